@@ -35,7 +35,7 @@ from destination_s3_spark.tables.capture.group import RenderTask, SnapshotTask
 from destination_s3_spark.tables.compaction.groups import LEAST_FILES
 from destination_s3_spark.tables.compaction.join import JoinTask
 from destination_s3_spark.tables.factory import TableFactory
-from destination_s3_spark.tables.forgetting.erasure import CopyTask, EraseTask, LinesTask, PairTask, SortedEraseTask
+from destination_s3_spark.tables.forgetting.erasure import CopyTask, LinesTask, PairTask, SortedEraseTask
 from destination_s3_spark.tables.forgetting.log_search import LogPlacesTask, LogSearchTask, RedactTask
 from destination_s3_spark.tables.forgetting.referenced import CollectTask
 from destination_s3_spark.tables.forgetting.search import SearchTask, SortedSearchTask
@@ -175,7 +175,7 @@ CASES = {
     "ended versions": Case(ClosingTask, [Step([1, 2], DEDUP, options=VERSIONED)], Step([3], DEDUP, deleted=[1], options=VERSIONED), [2, 3]),
     "search": Case(SearchTask, [Step([1, 2])], Step([3]), [1, 2, 3], command=forget_two),
     "search of sorted files": Case(SortedSearchTask, [Step([1, 2], DEDUP)], Step([3], DEDUP), [1, 2, 3], command=forget_two),
-    "erasure": Case(EraseTask, [Step([1, 2])], Step([3]), [1, 2, 3], command=forget_two),
+    "erasure": Case(CopyTask, [Step([1, 2])], Step([3]), [1, 2, 3], command=forget_two),
     "erasure from sorted files": Case(SortedEraseTask, [Step(range(150), DEDUP)], Step([7], DEDUP), range(150), command=forget_two),
     "erasure from the versions of another type": Case(
         CopyTask,

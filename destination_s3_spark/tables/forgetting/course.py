@@ -29,12 +29,10 @@ from destination_s3_spark.tables.configured import RAW_PARQUET
 from destination_s3_spark.tables.forgetting.change_log import LogForgetting
 from destination_s3_spark.tables.forgetting.erasure import (
     CopyTask,
-    EraseTask,
     LinesTask,
     PairTask,
     SortedEraseTask,
     copy,
-    erase,
     erase_lines,
     erase_pair,
     erase_sorted,
@@ -230,8 +228,7 @@ class Forgetting:
     def erased(self) -> Update:
         """Stage the files without the rows, and exchange them for those with the rows in one block. The table must be open."""
         made: list[FileEntry] = []
-        raw, copies, lines = self._whole_tasks()
-        made += (yield from Work(erase, raw, lambda task: task.bytes).results()) if raw else []
+        copies, lines = self._whole_tasks()
         made += (yield from Work(copy, copies, lambda task: task.bytes).results()) if copies else []
         made += (yield from Work(erase_lines, lines, lambda task: task.bytes).results()) if lines else []
         if pairs := list(self._pairs()):
@@ -261,21 +258,20 @@ class Forgetting:
             if file.rows > self.found[file.key]:
                 yield file, file.rows - self.found[file.key]
 
-    def _whole_tasks(self) -> tuple[list[EraseTask], list[CopyTask], list[LinesTask]]:
-        """Make the tasks for files that are read whole: raw ones, other Parquet files, and text."""
+    def _whole_tasks(self) -> tuple[list[CopyTask], list[LinesTask]]:
+        """Make the tasks for files that are read whole: of Parquet, and of text and Avro."""
         layout, s3 = self.table.layout, self.resources.task.s3
-        raw, copies, lines = list[EraseTask](), list[CopyTask](), list[LinesTask]()
+        copies, lines = list[CopyTask](), list[LinesTask]()
+        final = layout.final if isinstance(layout.final, ParquetOptions) else ParquetOptions()
         left = [(file, rows) for file, rows in self._left() if not self._is_sorted(file)]
         for stored, (file, rows) in zip(self.stored([file for file, _ in left]), left, strict=True):
             wanted = self.meant(file) or self.wanted
             if isinstance(stored, StoredLines):
                 lines.append(LinesTask(stored, wanted, rows, self._key(file), s3))
-            elif file.kind is FileKind.RAW and isinstance(stored, Stored):
-                raw.append(EraseTask(stored, wanted, rows, self._key(file), layout.raw or RAW_PARQUET, s3))
             else:
-                options = layout.final if isinstance(layout.final, ParquetOptions) else ParquetOptions()
+                options = layout.raw or RAW_PARQUET if file.kind is FileKind.RAW else final
                 copies.append(CopyTask(stored, wanted, rows, self._key(file), options, s3))
-        return raw, copies, lines
+        return copies, lines
 
     def _pairs(self) -> Iterator[PairTask]:
         if self.keys is None:

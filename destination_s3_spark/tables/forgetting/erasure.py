@@ -1,4 +1,4 @@
-"""Files without the rows to forget, in the form of the files that they replace. Spark tasks run `erase` and `erase_sorted`."""
+"""Files without the rows to forget, in the form of the files that they replace. Spark tasks run the four functions."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from msgspec.structs import replace
 
 from destination_s3_spark.chain.files import FileEntry, FileKind, generation_metadata
 from destination_s3_spark.errors import Bug
-from destination_s3_spark.formats.file_format import FileColumns
 from destination_s3_spark.formats.parquet import ParquetOptions
-from destination_s3_spark.schema.arrow import RAW_SCHEMA
 from destination_s3_spark.storage.ranged import RangedFile, present
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
@@ -28,23 +26,6 @@ from destination_s3_spark.tables.staged.staged_file import StagedFile, batches_o
 from destination_s3_spark.tables.stored.foreign import StoredForeign
 from destination_s3_spark.tables.stored.lines import StoredLines
 from destination_s3_spark.tables.stored.rewrite import Stored
-
-
-@dataclass(frozen=True, slots=True)
-class EraseTask:
-    """A raw file, and the key of the file that replaces it, which has `rows` rows."""
-
-    stored: Stored
-    wanted: Wanted | Either
-    rows: int
-    key: str
-    options: ParquetOptions
-    s3: S3Settings
-
-    @property
-    def bytes(self) -> int:
-        """Size of the file."""
-        return self.stored.file.bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +45,8 @@ class SortedEraseTask:
         return self.file.bytes
 
 
-def erase(task: EraseTask) -> FileEntry:
-    """Stage the file. Raises DataError for a file that is gone, ConfigError or TransientError. Nothing stays staged then."""
-    file, columns = task.stored.file, FileColumns(task.stored.plan.stream, (), RAW_SCHEMA)
-    sink = StagedFileSink(task.s3, task.key, _metadata(file))
-    with present(file.key, task.s3), StagedFile(file.kind, sink, task.options.open(sink, columns)) as left:
-        for rows, typed in task.stored.copies(task.s3):
-            left.write(rows.filter(pc.invert(task.wanted.mask(typed))))
-        return _in_place_of(file, left, task.rows, file.schema_id)  # raw rows are typed as they were under their schema
-
-
 def erase_sorted(task: SortedEraseTask) -> FileEntry:
-    """Stage the file. Raises as `erase`."""
+    """Stage the file. Raises DataError for a file that is gone, ConfigError or TransientError. Nothing stays staged then."""
     file, table = task.file, task.table
     form = form_of(table, file.kind)
     with (
@@ -92,7 +63,7 @@ def erase_sorted(task: SortedEraseTask) -> FileEntry:
 
 @dataclass(frozen=True, slots=True)
 class CopyTask:
-    """A Parquet file that no merge of today reads, and the key of the one that replaces it, which has `rows` rows."""
+    """A Parquet file that no merge of today reads, such as a raw one, and the key of its replacement, which has `rows` rows."""
 
     stored: Stored | StoredForeign
     wanted: Wanted | Either
@@ -108,7 +79,7 @@ class CopyTask:
 
 
 def copy(task: CopyTask) -> FileEntry:
-    """Stage the file with the columns and types that it has. Raises as `erase`."""
+    """Stage the file with the columns and types that it has. Raises as `erase_sorted`."""
     file = task.stored.file
     sink = StagedFileSink(task.s3, task.key, _metadata(file))
     with present(file.key, task.s3), ExitStack() as stack:
@@ -118,7 +89,7 @@ def copy(task: CopyTask) -> FileEntry:
             left.write(rows.filter(pc.invert(task.wanted.mask(typed))))
         if left is None:
             raise Bug(f"'{file.key}' has no rows; nothing was changed.")
-        return _in_place_of(file, left, task.rows, file.schema_id)
+        return _in_place_of(file, left, task.rows, file.schema_id)  # its rows are typed as they were under their schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +109,7 @@ class LinesTask:
 
 
 def erase_lines(task: LinesTask) -> FileEntry:
-    """Stage the file. All other rows keep their bytes. Raises as `erase`."""
+    """Stage the file. All other rows keep their bytes. Raises as `erase_sorted`."""
     file = task.stored.file
     sink = StagedFileSink(task.s3, task.key, _metadata(file))
     kept = task.stored.text.open_kept(sink)
@@ -169,7 +140,7 @@ class PairTask:
 
 
 def erase_pair(task: PairTask) -> tuple[FileEntry, FileEntry]:
-    """Stage the final file and its state. Raises as `erase`."""
+    """Stage the final file and its state. Raises as `erase_sorted`."""
     table, s3 = task.table, task.s3
     with (
         present(task.state.key, s3),
