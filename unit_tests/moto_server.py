@@ -13,9 +13,24 @@ from io import BytesIO
 from typing import Any
 
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+from moto.s3.exceptions import NoSuchUpload
+from moto.s3.models import S3Backend
 from werkzeug.exceptions import InternalServerError
 
 HOST = "127.0.0.1"
+
+
+_complete_upload = S3Backend.complete_multipart_upload
+
+
+def _complete_known_upload(backend: S3Backend, bucket_name: str, multipart_id: str, body: Any) -> Any:
+    """Answer like S3 if the upload is gone. moto has an error of its own, which clients retry for seconds."""
+    if multipart_id not in backend.get_bucket(bucket_name).multiparts:
+        raise NoSuchUpload(upload_id=multipart_id)
+    return _complete_upload(backend, bucket_name, multipart_id, body)
+
+
+S3Backend.complete_multipart_upload = _complete_known_upload  # type: ignore[method-assign]
 
 
 class _Services(DomainDispatcherApplication):

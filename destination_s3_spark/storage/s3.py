@@ -309,7 +309,7 @@ class S3Store:
         except ClientError as error:
             if refused_for_good(error):
                 raise explain(error, doing, self.settings) from error
-            # moto and Ceph answer 500 for an aborted upload; 503 and similar come from a proxy in front of the store.
+            # Ceph answers 500 for an aborted upload; 503 and similar come from a proxy in front of the store.
             if no_answer(error) and status(error) != 500:
                 raise OutcomeUnknown(f"{doing}: {code(error)}") from error
             raise UploadFailed(f"{doing}: {code(error)}") from error

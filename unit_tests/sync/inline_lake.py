@@ -50,6 +50,9 @@ class InlineEngine:
     def release(self) -> None:
         pass
 
+    def stop(self) -> None:
+        pass
+
     def run(self, function: Callable[[Any], Any], groups: Sequence[Sequence[Any]], progress: object = None) -> list[list[Any]]:
         return [[function(task) for task in tasks] for tasks in groups]
 

@@ -35,7 +35,7 @@ from destination_s3_spark.tables.factory import TableFactory
 from destination_s3_spark.tables.forgetting.wanted import Subject
 from destination_s3_spark.tables.updates.resources import Resources, TaskResources
 from destination_s3_spark.tables.verification import verify
-from unit_tests.examples import one_of
+from unit_tests.examples import one_of, quick_first
 from unit_tests.sync.inline_lake import InlineEngine, InlineLake, line, state, status
 from unit_tests.sync.test_treated_columns import in_other_forms, unpacked
 
@@ -183,7 +183,7 @@ def history(lake: Lake, mode: str) -> None:
 
 @pytest.mark.parametrize("raw", [True, False], ids=["raw", "no raw"])
 @pytest.mark.parametrize("mode", ["append", "append_dedup"])
-@pytest.mark.parametrize("wanted", [{"id": NUMBER}, {"mail": f"{MARK}2@example.org"}], ids=["by id", "by mail"])
+@pytest.mark.parametrize("wanted", quick_first([{"mail": f"{MARK}2@example.org"}, {"id": NUMBER}]))
 def test_no_byte_of_a_forgotten_person_stays(lake: Lake, mode: str, raw: bool, wanted: dict[str, Any]) -> None:
     if mode == "append" and "mail" in wanted:
         wanted = {"price": 1.5, "id": NUMBER}

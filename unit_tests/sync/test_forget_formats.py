@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
-from unit_tests.examples import one_of
+from unit_tests.examples import one_of, quick_first
 from unit_tests.sync.test_forget import MARK, NUMBER, Lake, dying_everywhere, history, person, somebody
 
 FLAT, GZIP = {"flattening": "Root level flattening"}, {"compression": {"compression_type": "GZIP"}}
@@ -72,9 +73,7 @@ def rows(lake: Lake) -> list[str]:
 
 @pytest.mark.parametrize("form", [*TEXTS, *AVRO], ids=[*NAMES, *(form["compression_codec"]["codec"] for form in AVRO)])
 @pytest.mark.parametrize(
-    "wanted",
-    [{"id": NUMBER}, {"_airbyte_own": f"own {NUMBER}"}, {"is": True}, {"at": "2026-01-03T01:00:00+01:00"}],
-    ids=["by id", "by a field like our own", "by a boolean", "by a time"],
+    "wanted", quick_first([{"_airbyte_own": f"own {NUMBER}"}, {"id": NUMBER}, {"is": True}, {"at": "2026-01-03T01:00:00+01:00"}])
 )
 def test_rows_of_text_files_of_append_tables(lake: Lake, form: dict[str, Any], wanted: dict[str, Any]) -> None:
     lake.format = form
@@ -94,9 +93,8 @@ def test_rows_of_text_files_of_append_tables(lake: Lake, form: dict[str, Any], w
     lake.verify()
 
 
-@pytest.mark.parametrize("raw", [True, False], ids=["raw", "no raw"])
 @pytest.mark.parametrize("form", [*TEXTS, {"format_type": "Avro"}], ids=[*NAMES, "avro"])
-@pytest.mark.parametrize("wanted", [{"id": NUMBER}, {"mail": f"{MARK}4@example.org"}], ids=["by id", "by mail"])
+@pytest.mark.parametrize(("wanted", "raw"), quick_first([*product([{"mail": f"{MARK}4@example.org"}, {"id": NUMBER}], [True, False])]))
 def test_rows_of_deduplicated_tables(lake: Lake, form: dict[str, Any], wanted: dict[str, Any], raw: bool) -> None:
     lake.format, lake.options = form, {"tables": {"raw_tables": raw}}
     history(lake, "append_dedup")

@@ -14,7 +14,7 @@ from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.updates.resources import MergeTime
 from unit_tests.examples import one_of
-from unit_tests.sync.inline_lake import line
+from unit_tests.sync.inline_lake import InlineEngine, line
 from unit_tests.sync.test_completion import decide
 from unit_tests.sync.test_forget import MARK, NUMBER, Lake, catalog, dying_everywhere, person, somebody
 
@@ -22,7 +22,8 @@ FORMATS: list[dict[str, Any]] = [{"format_type": "Parquet"}, {"format_type": "JS
 
 
 @pytest.fixture
-def lake(s3_settings: S3Settings, tmp_path: Path) -> Lake:
+def lake(s3_settings: S3Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
+    monkeypatch.setattr("destination_s3_spark.sync.runtime.engine_of", lambda *_: InlineEngine())
     lake = Lake(s3_settings, tmp_path)
     lake.versioned()
     return lake

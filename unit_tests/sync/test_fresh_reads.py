@@ -420,7 +420,7 @@ def test_fresh_reads_equal_the_merged_table_after_each_commit(
             assert rows(found.to_table(columns, where)) == rows(expected.to_table(columns=columns, filter=where))
 
     lake.at_commit = compare
-    for sync, count in enumerate((600, 5, 300, 40, 150), 1):
+    for sync, count in enumerate((300, 5, 150, 20, 80), 1):
         of = catalog(kind, sync)
         sent = [record(chance) for _ in range(count)]
         lake.sync(of, messages(sent, 1_000 * sync - chance.choice([0, 1500])))

@@ -113,6 +113,7 @@ def test_each_fault_is_found_without_a_value(lake: InlineLake, damage: str) -> N
     assert damaged(lake, kind, change) == expected
 
 
+@pytest.mark.slow
 def test_verify_reads_histories_in_small_parts(lake: InlineLake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(faults, "READ_AT_ONCE_BYTES", 1_000)
     monkeypatch.setattr(faults, "LOOKED_AT_BYTES", 1_000)

@@ -23,6 +23,7 @@ from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.commit.repair import Repair, repair
 from destination_s3_spark.tables.factory import TableFactory
 from destination_s3_spark.tables.publishers.publication import ShownTable, rivals_of
+from unit_tests.examples import one_of, quick_first
 from unit_tests.sync.delta_lake import join_every_third_file
 from unit_tests.sync.inline_lake import InlineLake, state, status
 from unit_tests.sync.test_verification import verified
@@ -119,7 +120,7 @@ def test_every_publisher_shows_a_history_after_every_kind_of_change(lake: Inline
     assert not [text for text in caplog.messages if "not published" in text]
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 8))])
+@pytest.mark.parametrize("seed", quick_first(range(8)))
 def test_every_publisher_shows_every_step_of_a_life(lake: InlineLake, seed: int) -> None:
     life = Life(lake, random.Random(seed))
     sync(lake, *life.new(4))
@@ -160,7 +161,7 @@ def test_a_history_that_is_switched_off_stays_as_it_was_shown(lake: InlineLake) 
     assert [row["name"] for row in expect_shown(lake, 2)] == ["d", "e", "b"]
 
 
-@pytest.mark.parametrize("step", [17, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", one_of([5, 7, 11]))
 def test_a_sync_may_die_at_any_request_and_repair_shows_its_history(lake: InlineLake, s3_proxy: Any, s3_error: Any, step: int) -> None:
     dying = replace(lake, settings=replace(lake.settings, endpoint=s3_proxy.endpoint))
     life = Life(lake, random.Random(1))
