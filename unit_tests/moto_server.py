@@ -30,7 +30,7 @@ def _complete_known_upload(backend: S3Backend, bucket_name: str, multipart_id: s
     return _complete_upload(backend, bucket_name, multipart_id, body)
 
 
-S3Backend.complete_multipart_upload = _complete_known_upload  # type: ignore[method-assign]
+S3Backend.complete_multipart_upload = _complete_known_upload  # type: ignore[assignment, method-assign]
 
 
 class _Services(DomainDispatcherApplication):
