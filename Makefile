@@ -15,7 +15,7 @@ CYCLONEDX := 11.12.0
 # A test that hangs fails after a while: its process ends, and the others run what is left. With new processes xdist would wait for ever.
 LIMIT := --timeout=900 --timeout-method=thread --max-worker-restart=0
 PYTEST := $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadgroup --no-loadscope-reorder $(LIMIT)
-# A test of the installed command waits for processes and servers much of its time, so one worker more than CPUs runs all.
+# A test of the installed command waits for processes and servers much of its time, so two workers more than CPUs run all.
 ALL := not image_tests and not reader_tests and not trino_tests and not clusters
 KERNEL := kernel/Cargo.toml kernel/Cargo.lock kernel/pyproject.toml $(wildcard kernel/src/*.rs)
 export PYTHON
@@ -44,7 +44,7 @@ test: install ## Run the unit tests but the slow ones, and the main job on a rea
 test-all: install ## Run all tests but those of the image and of other readers; with TEST_TURN=all, all cases of each (20 minutes)
 	@scripts/install-sources || echo "==> the sources that tests read from could not be installed; those tests are skipped"
 	@echo "==> running all tests"
-	@$(PYTEST) -n $$(($(TEST_WORKERS) + 1)) --hypothesis-profile=ci -m "$(ALL)" $(PYTEST_ARGS)
+	@$(PYTEST) -n $$(($(TEST_WORKERS) + 2)) --hypothesis-profile=ci -m "$(ALL)" $(PYTEST_ARGS)
 
 test-readers: install ## Read published tables with Spark 4.1, ClickHouse, DuckDB and Daft (some 900 MB once; six minutes)
 	@scripts/install-readers

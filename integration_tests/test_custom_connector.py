@@ -44,6 +44,7 @@ def command(lake: Lake, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(asked, capture_output=True, text=True, timeout=180, check=False)
 
 
+@pytest.mark.turns
 def test_a_source_that_died_costs_no_row_in_any_mode_and_its_next_attempt_doubles_none(moto_lake: Lake) -> None:
     connector = moto_lake.connector()
     connector.write(ALL_MODES, sent(range(10), *ENDS)).expect_success()
@@ -103,6 +104,7 @@ def test_discard_drops_what_was_held_back(held_back: Lake) -> None:
     held_back.verify_at_rest({"discarded"})
 
 
+@pytest.mark.turns
 def test_a_source_without_states_needs_the_users_word(moto_lake: Lake) -> None:
     connector = moto_lake.connector(batching={"end_of_input": "completes"})
     connector.write(ALL_MODES, sent([1, 2])).expect_success()
@@ -111,6 +113,7 @@ def test_a_source_without_states_needs_the_users_word(moto_lake: Lake) -> None:
     moto_lake.verify_at_rest()
 
 
+@pytest.mark.turns
 def test_a_source_in_a_pipe_may_say_itself_that_a_stream_is_complete(moto_lake: Lake) -> None:
     ends = [complete(name) for name in ("users", "events", "orders")]
     moto_lake.connector().write(ALL_MODES, sent([1, 2], *ends)).expect_success()

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from integration_tests.connector import Connector
 from integration_tests.lake import Lake
 from integration_tests.source import JsonObject, catalog, complete, record, state, stream
@@ -21,6 +23,7 @@ def forget(connector: Connector, *options: str, exit_code: int = 0) -> str:
     return b"".join(done.lines).decode() + done.stderr
 
 
+@pytest.mark.turns
 def test_rows_of_two_tables_are_forgotten_while_some_wait(moto_lake: Lake, tmp_path: Path) -> None:
     users = stream("users", schema=SCHEMA, mode="append_dedup", primary_key=[["id"]], cursor_field=[], sync_id=7)
     both: Any = catalog(users, stream("events", schema=SCHEMA))
@@ -54,6 +57,7 @@ def test_rows_of_two_tables_are_forgotten_while_some_wait(moto_lake: Lake, tmp_p
     assert "no column of the field" in forget(connector, "--stream", "*", "--where", '{"name": "x"}', exit_code=1)
 
 
+@pytest.mark.turns
 def test_what_hangs_on_forgotten_rows_goes_with_them(moto_lake: Lake, tmp_path: Path) -> None:
     orders: JsonObject = {"type": "object", "properties": {"id": {"type": "integer"}, "user_id": {"type": "integer"}}}
     users = stream("users", schema=SCHEMA, mode="append_dedup", primary_key=[["id"]], cursor_field=[], sync_id=7)
@@ -76,6 +80,7 @@ def test_what_hangs_on_forgotten_rows_goes_with_them(moto_lake: Lake, tmp_path: 
     assert "0.column: Field required" in forget(connector, *options, exit_code=1)
 
 
+@pytest.mark.turns
 def test_records_of_keys_that_are_forgotten_for_good_are_counted_and_left_out(moto_lake: Lake) -> None:
     users: Any = catalog(stream("users", schema=SCHEMA, mode="append_dedup", primary_key=[["id"]], cursor_field=[], sync_id=7))
     connector = moto_lake.connector()

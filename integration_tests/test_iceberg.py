@@ -18,6 +18,7 @@ from integration_tests.lake import Lake
 from integration_tests.maven import NoMavenError, class_path
 from integration_tests.servers import REGION
 from integration_tests.source import EMITTED_AT_MS, USERS_SCHEMA, JsonObject, catalog, complete, record, state, stream, users
+from unit_tests.rotation import taken
 
 NAME = ("shop", "users")
 VERSIONS = {"history": [{"stream": "*"}]}
@@ -78,7 +79,7 @@ def rest_jars(tmp_path_factory: pytest.TempPathFactory) -> str:
         pytest.skip(str(missing))
 
 
-@pytest.fixture(params=["rest", "glue"])
+@pytest.fixture(params=taken(["rest", "glue"], 2))
 def registered(request: pytest.FixtureRequest, moto_lake: Lake, tmp_path: Path) -> Iterator[Registered]:
     """Each catalog that is a server; unit tests publish to a database."""
     server = moto_lake.bucket.server

@@ -19,7 +19,7 @@ from integration_tests.connector import Outcome, Sync
 from integration_tests.lake import Lake
 from integration_tests.source import JsonObject, catalog, complete, cursor_of, record, state, stream, users
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.turns]
 
 MIB = 2**20
 TIMEOUT_S = 100

@@ -110,6 +110,7 @@ def test_it_merges_what_waits_and_the_tables_are_as_after_a_sync(lake: Lake) -> 
     lake.verify_at_rest({"users", "orders"})
 
 
+@pytest.mark.turns
 def test_a_history_gets_every_version_that_waited(lake: Lake) -> None:
     connector = lake.connector(tables=RAW)
     connector.write(dedup("versioned"), messages(2, "versioned"), tables=LATER).expect_success()
@@ -123,6 +124,7 @@ def test_a_history_gets_every_version_that_waited(lake: Lake) -> None:
     lake.verify_at_rest({"versioned"})
 
 
+@pytest.mark.turns
 def test_a_sync_that_is_running_keeps_its_table_and_the_others_are_merged(lake: Lake) -> None:
     connector = lake.connector(tables=RAW, batching={"max_batch_age_s": 1})
     sent = messages(2, "beside_running")
@@ -160,6 +162,7 @@ def _run_once(sync: Callable[[], Outcome], won: list[Outcome], _: S3Call) -> Non
     won.append(sync().expect_success())
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("moment", OVERTAKEN)
 def test_a_sync_that_begins_meanwhile_goes_first(overtaken: dict[str, tuple[int, str]], moment: str) -> None:
     code, said = overtaken[moment]
@@ -170,6 +173,7 @@ def test_a_sync_that_begins_meanwhile_goes_first(overtaken: dict[str, tuple[int,
         assert f"shop.{moment}: failed. A sync has begun and taken the table over" in said
 
 
+@pytest.mark.turns
 def test_after_a_sync_that_died_it_merges_when_told_and_the_next_attempt_doubles_nothing(lake: Lake) -> None:
     connector = lake.connector(tables=RAW)
     with s3_proxy(lake.bucket.server.endpoint) as proxy, lake.connector(proxy.endpoint, tables=RAW).start(dedup("died")) as sync:
@@ -186,6 +190,7 @@ def test_after_a_sync_that_died_it_merges_when_told_and_the_next_attempt_doubles
     lake.verify_at_rest({"died"})
 
 
+@pytest.mark.turns
 def test_a_refresh_that_is_not_finished_is_left_alone(lake: Lake) -> None:
     connector = lake.connector(tables=RAW, batching={"max_batch_age_s": 1})
     sent, refresh = messages(2, "refreshed"), dedup("refreshed", generation=2, minimum_generation=2)
@@ -221,6 +226,7 @@ def killed(lake: Lake, proxy: S3Proxy, name: str, calls: int) -> Outcome:
         return merge.end_input().finish()
 
 
+@pytest.mark.turns
 @pytest.mark.slow
 def test_killed_at_any_call_it_leaves_tables_that_the_next_merge_or_the_next_sync_makes_right(
     moto: S3Server, tmp_path_factory: pytest.TempPathFactory

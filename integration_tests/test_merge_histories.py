@@ -107,6 +107,7 @@ def merged(table: list[Version], arrived: list[Version]) -> list[Version]:
     return surviving([*(replace(version, offset=STORED) for version in table), *arrived])
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("file_format", ["Parquet", "JSONL"])
 def test_histories_end_as_a_merge_in_plain_python_does(moto_lake: Lake, file_format: str) -> None:
     chance = random.Random(SEED)
@@ -122,6 +123,7 @@ def test_histories_end_as_a_merge_in_plain_python_does(moto_lake: Lake, file_for
         moto_lake.verify_at_rest()
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("file_format", ["Parquet", "CSV"])
 def test_histories_with_soft_deletions_end_as_all_their_versions_say(moto_lake: Lake, file_format: str) -> None:
     chance = random.Random(SEED)

@@ -30,6 +30,7 @@ def test_where_input_is_waiting_the_jvm_starts_before_a_record_is_read(moto_lake
         sync.send(complete()).end_input().finish().expect_success()
 
 
+@pytest.mark.turns
 def test_the_spool_of_a_killed_sync_goes_with_the_next_and_no_process_below_it_keeps_it(moto_lake: Lake) -> None:
     spools = moto_lake.directory / "spools"
     spools.mkdir()
@@ -51,6 +52,7 @@ def test_the_spool_of_a_killed_sync_goes_with_the_next_and_no_process_below_it_k
     assert list(spools.iterdir()) == []
 
 
+@pytest.mark.turns
 def test_a_sync_without_shortcuts_writes_the_same_tables_by_other_processes(moto_lake: Lake) -> None:
     made = {}
     for name, environment in (("short", {}), ("plain", {SHORTCUTS: "off"})):
@@ -126,6 +128,7 @@ def pids_group(controller: Path) -> Path | None:
     return None
 
 
+@pytest.mark.turns
 @pytest.mark.slow
 @pytest.mark.parametrize("threads", taken([30, 50, 76, 90, 104], 2))
 def test_whatever_cannot_be_started_the_sync_ends_and_fails_for_now(moto_lake: Lake, container: Path, threads: int) -> None:

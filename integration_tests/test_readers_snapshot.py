@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import duckdb
+import pytest
 
 from destination_s3_spark import tables
 from integration_tests.connector import BUCKET_PATH, Connector, Outcome
@@ -59,6 +60,7 @@ def test_the_log_reader_and_the_manifest_agree_with_the_table(strict_lake: Lake)
     assert int(metadata["ab-chain-sequence"]) == len(strict_lake.chains()[USERS].blocks) - 2, "the block before Close"
 
 
+@pytest.mark.turns
 def test_a_new_member_of_a_record_is_read_over_all_files(moto_lake: Lake) -> None:
     def schema(*members: str) -> dict[str, Any]:
         address = {"type": "object", "properties": {member: {"type": "string"} for member in members}}
@@ -73,6 +75,7 @@ def test_a_new_member_of_a_record_is_read_over_all_files(moto_lake: Lake) -> Non
     assert rows == [{"id": 0, "address": {"city": None, "street": "x"}}, {"id": 1, "address": {"city": "x", "street": "x"}}]
 
 
+@pytest.mark.turns
 def test_after_a_crash_readers_see_whole_commits_and_repair_finishes_the_last_one(moto_lake: Lake, proxy: S3Proxy) -> None:
     connector = moto_lake.connector(proxy.endpoint, batching={"max_batch_age_s": 1})
     fault = Fault("PutObject", FIRST_DATA_BLOCK, when=When.AFTER)
@@ -97,6 +100,7 @@ SHARED = catalog(stream("users"), stream("orders"))
 MESSAGES = [*users([1]), *users([2], "orders"), complete(), complete("orders")]
 
 
+@pytest.mark.turns
 def test_tables_in_one_folder_have_no_manifest_and_work_as_before(moto_lake: Lake) -> None:
     outcome = moto_lake.connector(s3_path_format="all/").write(SHARED, MESSAGES).expect_success()
 

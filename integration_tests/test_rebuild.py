@@ -65,6 +65,7 @@ def lake(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     return made
 
 
+@pytest.mark.turns
 def test_rebuilt_tables_have_the_same_rows_and_a_sync_goes_on(lake: Lake, tmp_path: Path) -> None:
     names = ("orders", "events")
     before = {name: by_id(lake.rows((NAMESPACE, name))) for name in names}
@@ -83,6 +84,7 @@ def test_rebuilt_tables_have_the_same_rows_and_a_sync_goes_on(lake: Lake, tmp_pa
     lake.verify_at_rest()
 
 
+@pytest.mark.turns
 def test_a_table_whose_raw_rows_were_not_all_kept_is_refused_with_the_numbers(moto_lake: Lake, tmp_path: Path) -> None:
     connector = moto_lake.connector()
     for raw_tables in (True, False):
@@ -95,6 +97,7 @@ def test_a_table_whose_raw_rows_were_not_all_kept_is_refused_with_the_numbers(mo
     assert by_id(moto_lake.rows((NAMESPACE, "orders"))) == before
 
 
+@pytest.mark.turns
 def test_a_table_in_a_shared_folder_gets_no_manifest(moto_lake: Lake, tmp_path: Path) -> None:
     """It would list the files of one of the tables, and readers of the folder would miss the others."""
     connector = moto_lake.connector(s3_path_format="${NAMESPACE}/all/")

@@ -72,6 +72,7 @@ def impatient(lake: Lake, endpoint: str, **options: Any) -> Connector:
     return connector
 
 
+@pytest.mark.turns
 def test_a_store_that_refuses_connections_is_a_transient_failure(moto_lake: Lake) -> None:
     endpoint = f"http://127.0.0.1:{free_port()}"
     outcome = impatient(moto_lake, endpoint).write(CATALOG, [*users([1]), state(1), complete()])
@@ -125,6 +126,7 @@ def outages(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     return {name: Down(outcome, found[name], lake.ids(("shop", name))) for name, outcome in outcomes.items()}
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("outage", OUTAGES)
 def test_a_store_that_stays_down_in_mid_sync_gets_no_further_state(outages: dict[str, Down], outage: str) -> None:
     down = outages[outage]
@@ -133,6 +135,7 @@ def test_a_store_that_stays_down_in_mid_sync_gets_no_further_state(outages: dict
     assert (down.ids, down.later) == ([1], [1, 2])
 
 
+@pytest.mark.turns
 def test_a_permission_lost_in_mid_sync_is_a_config_error_that_names_it(moto_lake: Lake, proxy: S3Proxy) -> None:
     proxy.inject(Fault("CreateMultipartUpload", status=403, code="AccessDenied"))
     outcome = moto_lake.connector(proxy.endpoint).write(CATALOG, [*users([1]), state(1), complete()])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from integration_tests.lake import Lake
 from integration_tests.s3_proxy import Fault, S3Call, s3_proxy
 from integration_tests.source import JsonObject, catalog, complete, cursor_of, state, stream, users
@@ -9,6 +11,7 @@ from integration_tests.source import JsonObject, catalog, complete, cursor_of, s
 SECOND_BATCH_AGE = {"max_batch_age_s": 1}
 
 
+@pytest.mark.turns
 def test_a_second_writer_of_a_table_fences_the_first(strict_lake: Lake) -> None:
     first = strict_lake.connector(batching=SECOND_BATCH_AGE)
     second = strict_lake.connector(batching=SECOND_BATCH_AGE)
@@ -31,6 +34,7 @@ def test_a_second_writer_of_a_table_fences_the_first(strict_lake: Lake) -> None:
 DEDUP: JsonObject = {"mode": "append_dedup", "primary_key": [["id"]]}
 
 
+@pytest.mark.turns
 def test_a_second_writer_that_merges_first_fences_the_first_in_its_merge(strict_lake: Lake) -> None:
     """The second one merges what the first one has landed, runs and all, while the first one is about to read them."""
     second, won = strict_lake.connector(), []
@@ -56,6 +60,7 @@ def test_a_second_writer_that_merges_first_fences_the_first_in_its_merge(strict_
     strict_lake.verify_at_rest()
 
 
+@pytest.mark.turns
 def test_a_writer_paused_at_the_manifest_hides_nothing_of_the_one_that_went_on(strict_lake: Lake) -> None:
     """The first one stands still with the manifest on its way, and the second one begins and ends meanwhile."""
     second, won = strict_lake.connector(), []
@@ -75,6 +80,7 @@ def test_a_writer_paused_at_the_manifest_hides_nothing_of_the_one_that_went_on(s
     strict_lake.verify_at_rest()
 
 
+@pytest.mark.turns
 def test_two_syncs_that_start_together_never_lose_what_was_acknowledged(moto_lake: Lake) -> None:
     runs = []
     for number in (1, 2):
@@ -97,6 +103,7 @@ def test_two_syncs_that_start_together_never_lose_what_was_acknowledged(moto_lak
     moto_lake.verify()
 
 
+@pytest.mark.turns
 def test_syncs_of_different_tables_do_not_disturb_each_other(moto_lake: Lake) -> None:
     users_sync = moto_lake.connector(batching=SECOND_BATCH_AGE).start(catalog(stream()))
     with users_sync:

@@ -12,7 +12,7 @@ from unit_tests.rotation import taken
 
 USUAL = 100
 """Examples of a property that asks for no number, in profile `ci` with all cases."""
-OTHERS = 3
+OTHERS = 4
 """Of so many further values of a parameter, a run takes one."""
 
 

@@ -87,6 +87,12 @@ class _Handler(MotoRequestHandler):
             self.wfile.write(content)
         self.wfile.flush()
 
+    def handle_expect_100(self) -> bool:
+        """Let the client send its body at once. boto waits a second for this."""
+        goes_on = super().handle_expect_100()
+        self.wfile.flush()
+        return goes_on
+
     def log_request(self, *_: object) -> None:
         """Say nothing."""
 

@@ -27,7 +27,7 @@ from destination_s3_spark.tables.factory import table_factory
 from destination_s3_spark.tables.forgetting.course import Forgetting
 from destination_s3_spark.tables.forgetting.forever import Keys, barring, keys_of
 from destination_s3_spark.tables.forgetting.possible import has_metadata, recorded_table
-from destination_s3_spark.tables.forgetting.referenced import Values, referenced
+from destination_s3_spark.tables.forgetting.referenced import ReferencedValues, referenced
 from destination_s3_spark.tables.forgetting.wanted import ByKeys, Subject, digest, field_of, wanted_rows
 from destination_s3_spark.tables.found import FoundTable
 from destination_s3_spark.tables.open_table import OpenTable
@@ -212,9 +212,9 @@ def _look(tools: Workshop, found: FoundTable, request: Request, subjects: dict[S
     cases.append(Case(found, list(own), forgetting, keys, began))
 
 
-def _values(tools: Workshop, forgetting: Forgetting, columns: Sequence[tuple[Field, ...]]) -> Values:
+def _values(tools: Workshop, forgetting: Forgetting, columns: Sequence[tuple[Field, ...]]) -> ReferencedValues:
     """Return the values of columns that the rows to forget have."""
-    values: Values = {}
+    values: ReferencedValues = {}
 
     def collected() -> Update:
         values.update((yield from referenced(forgetting, columns)))

@@ -17,6 +17,7 @@ from destination_s3_spark.cli import operator_command
 from destination_s3_spark.cli.tree import ENGINES, OPERATOR_COMMANDS, VIEWS
 from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.storage.settings import S3Settings
+from unit_tests.rotation import taken
 from unit_tests.sync.inline_lake import InlineLake, line
 
 EVIL = "\x1b[2J\x1b]0;owned\x07\x9b31m\x7f\u202e[/nope][link=http://evil]x[/link]\n[9/9] shop.orders: all is well\r"
@@ -139,7 +140,7 @@ def test_no_command_prints_control_characters(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", [command for command in COMMANDS if command[0] in OF_SPARK], ids=" ".join)
+@pytest.mark.parametrize("command", taken([command for command in COMMANDS if command[0] in OF_SPARK], 3), ids=" ".join)
 def test_no_command_with_a_spark_of_its_own_prints_control_characters(command: Sequence[str], directory: Path) -> None:
     program = [sys.executable, "-m", "destination_s3_spark", *command, "--config", "config.json"]
     ended = subprocess.run(program, cwd=directory, capture_output=True, check=False)

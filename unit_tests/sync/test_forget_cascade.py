@@ -176,6 +176,19 @@ def test_rows_are_found_by_the_value_that_was_asked_for_though_their_parent_is_g
     assert lake.holding() == []
 
 
+def test_rows_hang_on_values_that_only_the_change_log_has(lake: ShopLake) -> None:
+    lake.options = {"change_log": {"enabled": True, "before_image": "ALL"}, "tables": {"raw_tables": False}}
+    lake.versioned()
+    lake.send({"users": [{"id": NUMBER, "name": f"{MARK} before"}, {"id": 2, "name": "two"}]})
+    lake.send({"users": [{"id": NUMBER, "name": MARK}]})
+    lake.send({"orders": [{"id": ORDER, "user": f"{MARK} before", "name": MARK}, {"id": 20, "user": "two", "name": "two"}]})
+    by_name = [{"stream": "orders", "column": "user", "references": {"stream": "users", "column": "name"}}]
+    done = lake.forget_all({"id": NUMBER}, by_name)
+    assert (done["users"]["rows"]["final"], done["orders"]["rows"]["final"]) == (1, 1)
+    assert lake.names("orders") == ["two"]
+    assert lake.holding() == []
+
+
 def test_values_are_found_as_rules_made_them(lake: ShopLake) -> None:
     rules = [{"stream": "users", "column": "id", "action": "hash"}, {"stream": "orders", "column": "user", "action": "hash"}]
     lake.options = {"tables": {"columns": rules, "hash_secret": SECRET}}

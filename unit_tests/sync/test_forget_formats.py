@@ -126,8 +126,9 @@ def test_a_table_whose_format_has_changed(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("mode", ["append", "append_dedup"])
-@pytest.mark.parametrize("start", one_of(range(7)))
+@pytest.mark.parametrize("start", one_of(range(11)))
 def test_a_command_that_dies_anywhere_ends_when_it_is_run_again(start: int, mode: str, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    lake.format = TEXTS[start % len(TEXTS)]
+    forms = [*TEXTS, AVRO[start % len(AVRO)]]
+    lake.format = forms[start % len(forms)]
     history(lake, mode)
     dying_everywhere(lake, monkeypatch, start)

@@ -19,6 +19,7 @@ from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.updates.resources import MergeTime
 from unit_tests.examples import quick_first
+from unit_tests.rotation import taken
 from unit_tests.sync.inline_lake import InlineLake, state, status
 from unit_tests.sync.reference_changes import PLACEHOLDER
 from unit_tests.sync.versioned_lake import (
@@ -276,7 +277,7 @@ def test_versions_expire_in_files_that_are_written_anew(lake: InlineLake, monkey
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("refreshes", [False, True])
+@pytest.mark.parametrize("refreshes", taken([False, True], 2))
 def test_a_sync_of_a_table_with_a_history_may_die_at_any_request(
     s3_settings: S3Settings, s3_proxy: Any, s3_error: Any, tmp_path: Path, refreshes: bool
 ) -> None:

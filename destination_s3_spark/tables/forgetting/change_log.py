@@ -25,11 +25,14 @@ from destination_s3_spark.tables.forgetting.log_search import (
     LogHits,
     LogPlacesTask,
     LogSearchTask,
+    LogValuesTask,
     RedactTask,
+    collect_from_log,
     find_places,
     redact,
     search_log,
 )
+from destination_s3_spark.tables.forgetting.referenced import ReferencedValues
 from destination_s3_spark.tables.forgetting.wanted import ByKeys, ByValues
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.runs.keys import is_unfit
@@ -185,15 +188,27 @@ class LogForgetting:
             staged.write(manifest)
             return staged.stage()
 
-    def _hits(self, values: ByValues | None, keys: ByKeys | None) -> Steps[list[tuple[_Group, LogHits]]]:
-        fields = tuple(_deciding(values, keys))
-        stream = self.table.stream
-        schema = pa.schema([*META_FIELDS, *map(arrow_field, fields)])
-        plan = RowPlan(stream.id, stream.sync_id, stream.generation_id, fields, schema, Values.TYPED)
-        of_tasks = [
-            (group, LogSearchTask(file, fields, plan, values, keys, self.resources.task.s3))
+    def values(self, columns: Sequence[tuple[Field, ...]]) -> Steps[Sequence[ReferencedValues]]:
+        """Collect the values of these columns that the rows to forget have in each file. The search must have ended."""
+        plan = self._plan({field.name: field for fields in columns for field in fields}.values())
+        tasks = [
+            LogValuesTask(file, self.places[file.key], columns, plan, self.resources.task.s3)
             for group in self.groups
             for file in group.files
+            if file.key in self.places
+        ]
+        return (yield from Work(collect_from_log, tasks, lambda task: task.file.bytes).results()) if tasks else []
+
+    def _plan(self, fields: Iterable[Field]) -> RowPlan:
+        """Return the plan that types these columns of events."""
+        stream, fields = self.table.stream, tuple(fields)
+        schema = pa.schema([*META_FIELDS, *map(arrow_field, fields)])
+        return RowPlan(stream.id, stream.sync_id, stream.generation_id, fields, schema, Values.TYPED)
+
+    def _hits(self, values: ByValues | None, keys: ByKeys | None) -> Steps[list[tuple[_Group, LogHits]]]:
+        plan = self._plan(_deciding(values, keys))
+        of_tasks = [
+            (group, LogSearchTask(file, plan, values, keys, self.resources.task.s3)) for group in self.groups for file in group.files
         ]
         tasks: Sequence[LogSearchTask] = [task for _, task in of_tasks]
         done = (yield from Work(search_log, tasks, lambda task: task.file.bytes).results()) if tasks else []

@@ -1,4 +1,4 @@
-"""Search for the rows to forget in files of a change log, and the files without them. Spark tasks run the three functions.
+"""Search for the rows to forget in files of a change log, and the files without them. Spark tasks run the four functions.
 
 An event shows the row before and after a change, each as far as its images go. Both are typed by the table's columns of today, as records
 are. All events of a key go, so a search says which keys have such rows, as the log has them.
@@ -6,7 +6,7 @@ are. All events of a key go, so a search says which keys have such rows, as the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
@@ -27,6 +27,7 @@ from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.storage.ranged import RangedFile, present
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
+from destination_s3_spark.tables.forgetting.referenced import ReferencedValues, add_values
 from destination_s3_spark.tables.forgetting.wanted import ByKeys, ByValues
 from destination_s3_spark.tables.runs.keys import key_column
 from destination_s3_spark.tables.staged.staged_file import StagedFile
@@ -54,10 +55,9 @@ class LogHits:
 
 @dataclass(frozen=True, slots=True)
 class LogSearchTask:
-    """A file, and what to look for. `fields`: the columns that decide, which `plan` types. Either of the last two may be missing."""
+    """A file, and what to look for. `plan` types the columns that decide. Either of the last two may be missing."""
 
     file: LoggedFile
-    fields: tuple[Field, ...]
     plan: RowPlan
     values: ByValues | None
     keys: ByKeys | None
@@ -70,6 +70,17 @@ class LogPlacesTask:
 
     file: LoggedFile
     keys: frozenset[bytes]
+    s3: S3Settings
+
+
+@dataclass(frozen=True, slots=True)
+class LogValuesTask:
+    """A file, the positions of the rows to forget, and the columns whose values are collected. `plan` types these columns."""
+
+    file: LoggedFile
+    places: frozenset[int]
+    columns: Sequence[tuple[Field, ...]]
+    plan: RowPlan
     s3: S3Settings
 
 
@@ -100,6 +111,16 @@ def find_places(task: LogPlacesTask) -> frozenset[int]:
     """Return the positions of the rows of the keys in the file. Raises as `search_log`."""
     with _opened(task.file, task.s3) as source:
         return frozenset(place for place, row in enumerate(_rows(task.file.manifest, source)) if row.key in task.keys)
+
+
+def collect_from_log(task: LogValuesTask) -> ReferencedValues:
+    """Collect the values that the rows have before and after each change. Raises as `search_log`."""
+    values: ReferencedValues = {}
+    with _opened(task.file, task.s3) as source:
+        images = (image for place, row in enumerate(_rows(task.file.manifest, source)) if place in task.places for image in row.images)
+        while some := list(islice(images, EVENTS_AT_ONCE)):
+            add_values(values, task.columns, _typed(some, task.plan))
+    return values
 
 
 def redact(task: RedactTask) -> FileEntry:
@@ -144,13 +165,19 @@ def _of_event(event: Event, key: Iterable[str]) -> _Row:
     return _Row(_text(list(of_row.values())), tuple(images))
 
 
-def _matches(task: LogSearchTask, images: list[Values]) -> tuple[list[int], Iterator[bytes]]:
-    """Return the indices of the images to forget, and the keys of theirs that are complete."""
-    shown = ({field.source: image[field.name] for field in task.fields if field.name in image} for image in images)
-    lines = b"".join(record_line(task.plan.stream, _text(data)) for data in shown)
-    rows = record_typer(task.plan).type_block(lines).final
+def _typed(images: Sequence[Values], plan: RowPlan) -> pa.RecordBatch:
+    """Return the images as rows of the plan's columns, null where an image lacks one."""
+    shown = ({field.source: image[field.name] for field in plan.fields if field.name in image} for image in images)
+    lines = b"".join(record_line(plan.stream, _text(data)) for data in shown)
+    rows = record_typer(plan).type_block(lines).final
     if rows.num_rows != len(images):
         raise Bug("Rows of a change log were lost while they were looked at; nothing was changed.")
+    return rows
+
+
+def _matches(task: LogSearchTask, images: Sequence[Values]) -> tuple[list[int], Iterator[bytes]]:
+    """Return the indices of the images to forget, and the keys of theirs that are complete."""
+    rows = _typed(images, task.plan)
     hit = np.zeros(len(images), np.bool_)
     if task.values is not None:
         hit |= np.asarray(task.values.mask(rows).fill_null(False))

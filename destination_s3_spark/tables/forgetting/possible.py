@@ -82,8 +82,6 @@ def _require_readable(table: OpenTable) -> None:
     if unknown:
         names = ", ".join(sorted(kind.value for kind in unknown))
         raise table.refuse(f"it has files of the kind {names}, from which rows cannot be removed yet. {REFRESH}")
-    if any(file.sorted_by != (table.spec and table.spec.of_deletions.fingerprint) for file in live.of(FileKind.TOMBSTONE)):
-        raise table.refuse(f"it has deleted keys from when it had another key, or was deduplicated. {REFRESH}")
     if table.spec is None:
         _require_appended(table, live)
     else:
@@ -92,8 +90,8 @@ def _require_readable(table: OpenTable) -> None:
 
 def _require_appended(table: OpenTable, live: LiveFiles) -> None:
     """Raise ConfigError if the files of an append table cannot be read back."""
-    if live.of(FileKind.STATE):
-        raise table.refuse(f"it has merge states from when it was deduplicated. {REFRESH}")
+    if live.of(FileKind.STATE, FileKind.TOMBSTONE):
+        raise table.refuse(f"it has merge states or deleted keys from when it was deduplicated. {REFRESH}")
     keys = [*live.adopted, *(file.key for file in live.of(FileKind.FINAL, FileKind.DELTA))]
     other = next((key for key in keys if format_of(key) is None), None)
     if other is not None:
@@ -109,7 +107,8 @@ def _require_merged(table: OpenTable, spec: KeySpec, live: LiveFiles) -> None:
     if any(format_of(final.key) is not form or (rows is final) != (form is PARQUET) for rows, final in pairs):
         raise table.refuse(f"it has files of another format than today's, which its next merge rewrites: run `merge`. {REFRESH}")
     sorted_files = [*(rows for rows, _ in pairs), *live.of(FileKind.DELTA)]
-    if any(file.sorted_by != spec.fingerprint or table.is_outdated(file) for file in sorted_files):
+    buried = any(file.sorted_by != spec.of_deletions.fingerprint for file in live.of(FileKind.TOMBSTONE))
+    if buried or any(file.sorted_by != spec.fingerprint or table.is_outdated(file) for file in sorted_files):
         raise table.refuse(f"it has files of another key or other types than today's, which its next merge sorts: run `merge`. {REFRESH}")
 
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.decoding.value_text import value_texts
 from destination_s3_spark.schema.airbyte_type import Field
@@ -35,33 +37,34 @@ class CollectTask:
         return self.stored.file.bytes
 
 
-Values = dict[tuple[str, ...], set[tuple[bytes, ...]]]
+ReferencedValues = dict[tuple[str, ...], set[tuple[bytes, ...]]]
 """The JSON texts of values of a row by the JSON keys of their columns. Rows with a null are left out."""
 
 
-def collect(task: CollectTask) -> Values:
+def collect(task: CollectTask) -> ReferencedValues:
     """Collect the values. Raises DataError for a file that is gone, ConfigError or TransientError."""
-    values = _none_of(task.columns)
+    values: ReferencedValues = {}
     with present(task.stored.file.key, task.s3):
         for _, typed in task.stored.rows(task.s3):
-            found = typed.filter(task.wanted.mask(typed))
-            for names, fields in zip(values, task.columns, strict=True):
-                texts = zip(*(value_texts(contiguous(found[field.name]), field.type) for field in fields), strict=True)
-                values[names].update(row for row in texts if None not in row)
+            add_values(values, task.columns, typed.filter(task.wanted.mask(typed)))
     return values
 
 
-def _none_of(columns: Sequence[tuple[Field, ...]]) -> Values:
-    return {tuple(field.source for field in fields): set() for fields in columns}
+def add_values(values: ReferencedValues, columns: Sequence[tuple[Field, ...]], rows: pa.RecordBatch) -> None:
+    """Add the values of these columns of typed rows."""
+    for fields in columns:
+        texts = zip(*(value_texts(contiguous(rows[field.name]), field.type) for field in fields), strict=True)
+        values.setdefault(tuple(field.source for field in fields), set()).update(row for row in texts if None not in row)
 
 
-def referenced(forgetting: Forgetting, columns: Sequence[tuple[Field, ...]]) -> Steps[Values]:
+def referenced(forgetting: Forgetting, columns: Sequence[tuple[Field, ...]]) -> Steps[ReferencedValues]:
     """Collect the values that the rows to forget have, or had in an earlier version. The search must have ended."""
     files = [(file, wanted) for file in forgetting.files if file.kind is not FileKind.TOMBSTONE and (wanted := forgetting.meant(file))]
     stored = forgetting.stored([file for file, _ in files])
     tasks = [CollectTask(one, wanted, columns, forgetting.resources.task.s3) for one, (_, wanted) in zip(stored, files, strict=True)]
-    values = _none_of(columns)
-    for found in (yield from Work(collect, tasks, lambda task: task.bytes).results()) if tasks else []:
+    values: ReferencedValues = {tuple(field.source for field in fields): set() for fields in columns}
+    done = (yield from Work(collect, tasks, lambda task: task.bytes).results()) if tasks else []
+    for found in (*done, *(yield from forgetting.log.values(columns))):
         for names, texts in found.items():
             values[names] |= texts
     return values
