@@ -26,6 +26,9 @@ _MAIN_JOB = "test_main_job.py"
 TURNS = 3
 """Of so many tests with the mark `turns`, a run takes one: of those of a file, or with the same name in the mark."""
 
+SLOW_TURNS = 2
+"""Of so many slow unit tests, a run draws one."""
+
 _CEPH = {"ceph", "strict_server"}
 """The fixtures that start Ceph; some tests name one as a parameter."""
 
@@ -51,16 +54,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _take_turns(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests with the mark `turns` whose turn it is not."""
+    """Leave out the tests with the mark `turns` and the slow unit tests whose turn it is not."""
     marked: dict[Path | str, list[pytest.Item]] = {}
+    slow = [item for item in items if item.get_closest_marker("slow") and "unit_tests" in item.path.parts]
     for item in items:
         if mark := item.get_closest_marker("turns"):
             marked.setdefault(mark.args[0] if mark.args else item.path, []).append(item)
-    if marked:
-        from unit_tests.rotation import taken  # noqa: PLC0415 (see TURN)
+    if marked or slow:
+        from unit_tests.rotation import drawn, taken  # noqa: PLC0415 (see TURN)
 
-        out = [item for alike in marked.values() for item in alike if item not in taken(alike, TURNS)]
-        config.hook.pytest_deselected(items=out)
+        out = {item for alike in marked.values() for item in alike if item not in taken(alike, TURNS)}
+        out |= {item for item in slow if not drawn(item.nodeid, SLOW_TURNS)}
+        config.hook.pytest_deselected(items=[*out])
         items[:] = [item for item in items if item not in out]
 
 

@@ -19,6 +19,12 @@ def taken(cases: Sequence[Case], every: int, after: int = 0) -> Sequence[Case]:
     return cases if chosen == "all" or not cases else cases[(int(chosen) + after) % every :: every]
 
 
+def drawn(case: str, every: int) -> bool:
+    """Tell whether a run takes a case. One in so many is drawn, anew each day, so that no other turn of its can keep it away for ever."""
+    chosen = os.environ[VARIABLE]
+    return chosen == "all" or random.Random(f"{case} {chosen}").randrange(every) == 0
+
+
 def moments(every: int) -> Iterator[int]:
     """Yield the numbers from 1 on, or one in so many of them, from another one on each day."""
     first, *_ = taken(range(1, every + 1), every)

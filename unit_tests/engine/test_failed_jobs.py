@@ -36,7 +36,7 @@ from destination_s3_spark.tables.compaction.groups import LEAST_FILES
 from destination_s3_spark.tables.compaction.join import JoinTask
 from destination_s3_spark.tables.factory import TableFactory
 from destination_s3_spark.tables.forgetting.erasure import CopyTask, LinesTask, PairTask, SortedEraseTask
-from destination_s3_spark.tables.forgetting.log_search import LogPlacesTask, LogSearchTask, RedactTask
+from destination_s3_spark.tables.forgetting.log_search import LogPlacesTask, LogSearchTask, LogValuesTask, RedactTask
 from destination_s3_spark.tables.forgetting.referenced import CollectTask
 from destination_s3_spark.tables.forgetting.search import SearchTask, SortedSearchTask
 from destination_s3_spark.tables.forgetting.wanted import Subject
@@ -194,6 +194,7 @@ CASES = {
     "search of what hangs on forgotten rows": Case(
         CollectTask, [Step([1, 2])], Step([3]), [1, 2, 3], command=forget_two_and_what_hangs_on_it
     ),
+    "search of what hangs on rows in the changes": Case(LogValuesTask, **{**OF_CHANGES, "command": forget_two_and_what_hangs_on_it}),
     "snapshot of changes": Case(SnapshotTask, [Step(range(150), DEDUP)], Step([7], DEDUP, options=LOGGED), range(150)),
 }
 
