@@ -24,10 +24,7 @@ _MAIN_JOB = "test_main_job.py"
 """The integration tests of `make test`."""
 
 TURNS = 3
-"""Of so many tests with the mark `turns`, a run takes one: of those of a file, or with the same name in the mark."""
-
-SLOW_TURNS = 2
-"""Of so many slow unit tests, a run draws one."""
+"""Of so many slow unit tests, and of tests with the mark `turns` of a file or with the same name in the mark, a run takes one."""
 
 _CEPH = {"ceph", "strict_server"}
 """The fixtures that start Ceph; some tests name one as a parameter."""
@@ -64,7 +61,7 @@ def _take_turns(config: pytest.Config, items: list[pytest.Item]) -> None:
         from unit_tests.rotation import drawn, taken  # noqa: PLC0415 (see TURN)
 
         out = {item for alike in marked.values() for item in alike if item not in taken(alike, TURNS)}
-        out |= {item for item in slow if not drawn(item.nodeid, SLOW_TURNS)}
+        out |= {item for item in slow if not drawn(item.nodeid, TURNS)}
         config.hook.pytest_deselected(items=[*out])
         items[:] = [item for item in items if item not in out]
 
