@@ -58,10 +58,10 @@ def _take_turns(config: pytest.Config, items: list[pytest.Item]) -> None:
         if mark := item.get_closest_marker("turns"):
             marked.setdefault(mark.args[0] if mark.args else item.path, []).append(item)
     if marked or slow:
-        from unit_tests.rotation import drawn, taken  # noqa: PLC0415 (see TURN)
+        from unit_tests.rotation import draw, taken  # noqa: PLC0415 (see TURN)
 
-        out = {item for alike in marked.values() for item in alike if item not in taken(alike, TURNS)}
-        out |= {item for item in slow if not drawn(item.nodeid, TURNS)}
+        out = {item for alike in marked.values() for item in alike if item not in taken(alike, TURNS, draw(alike[0].nodeid, TURNS))}
+        out |= {item for item in slow if os.environ[TURN] != "all" and draw(item.nodeid, TURNS)}
         config.hook.pytest_deselected(items=[*out])
         items[:] = [item for item in items if item not in out]
 

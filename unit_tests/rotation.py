@@ -19,10 +19,9 @@ def taken(cases: Sequence[Case], every: int, after: int = 0) -> Sequence[Case]:
     return cases if chosen == "all" or not cases else cases[(int(chosen) + after) % every :: every]
 
 
-def drawn(case: str, every: int) -> bool:
-    """Tell whether a run takes a case. One in so many is drawn, anew each day, so that no other turn of its can keep it away for ever."""
-    chosen = os.environ[VARIABLE]
-    return chosen == "all" or random.Random(f"{case} {chosen}").randrange(every) == 0
+def draw(name: str, every: int) -> int:
+    """Draw a number below `every`, anew each day, so that no other turn of the same cases can keep one away for ever."""
+    return random.Random(f"{name} {os.environ[VARIABLE]}").randrange(every)
 
 
 def moments(every: int) -> Iterator[int]:
