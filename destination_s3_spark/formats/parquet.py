@@ -174,8 +174,7 @@ class ParquetFile(FileWriter[pa.RecordBatch]):
 
     def close(self, metadata: Mapping[str, str] | None = None) -> WrittenFile:
         """Write the buffered rows and the footer with this metadata."""
-        if self._batches:
-            self._write_row_group()
+        self.end_pages()
         writer = self._writer or self._open(self._stored.empty_table())
         noted = {} if self._long_texts is None else self._long_texts.metadata()
         writer.add_key_value_metadata({**(metadata or {}), **noted})
@@ -185,6 +184,11 @@ class ParquetFile(FileWriter[pa.RecordBatch]):
             return WrittenFile(self._rows)
         # Not by a metadata_collector: a writer that is dropped after an error would fail to fill it.
         return WrittenFile(self._rows, statistics=footer_statistics(writer.writer.metadata))
+
+    def end_pages(self) -> None:
+        """Write the buffered rows. Only the footer may follow."""
+        if self._batches:
+            self._write_row_group()
 
     def abandon(self) -> None:
         self._batches.clear()

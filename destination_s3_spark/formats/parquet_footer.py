@@ -1,7 +1,8 @@
-"""Footers of Parquet files: how several files become one whose pages are copied as bytes.
+"""Footers of Parquet files whose pages are copied as bytes: of files that become one, and of a file without its last columns.
 
 A footer is a struct of Thrift's compact protocol (https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md). It is
-decoded without a schema, because only the positions of pages in the file have to change. Field numbers are those of parquet.thrift.
+decoded without a schema, because only the positions of pages and the list of columns have to change. Field numbers are those of
+parquet.thrift.
 """
 
 from __future__ import annotations
@@ -30,13 +31,16 @@ _SCHEMA, _ROWS, _ROW_GROUPS, _KEY_VALUES, _ENCRYPTION = 2, 3, 4, 5, 8
 """Fields of FileMetaData."""
 _KEY, _TEXT = 1, 2
 """Fields of KeyValue."""
-_COLUMNS, _GROUP_OFFSET, _ORDINAL = 1, 5, 7
+_LEAF_TYPE = 1
+"""Field of SchemaElement that structs and lists lack."""
+_COLUMNS, _GROUP_BYTES, _GROUP_OFFSET, _GROUP_COMPRESSED_BYTES, _ORDINAL = 1, 2, 5, 6, 7
 """Fields of RowGroup."""
 _CHUNK_OFFSET, _CHUNK_METADATA = 2, 3
 _CHUNK_INDEXES = (4, 6)
 """Fields of ColumnChunk. The last two are the positions of indexes."""
+_CHUNK_BYTES, _CHUNK_COMPRESSED_BYTES = 6, 7
 _PAGES = (9, 10, 11, 14)
-"""Fields of ColumnMetaData: the positions of data pages, index pages, dictionary and bloom filter."""
+"""Fields of ColumnMetaData. The last four are the positions of data pages, index pages, dictionary and bloom filter."""
 _KINDS = (_LIST, _I64, _LIST)
 """Types of the schema, the number of rows and the row groups."""
 _MOST_GROUPS = 2**15 - 1
@@ -51,7 +55,7 @@ class _Value(NamedTuple):
 
 
 _Fields = dict[int, _Value]
-_LONG_TEXTS = _Value(_BINARY, LONG_TEXTS.encode())
+_LONG_TEXTS, _ARROW_SCHEMA = (_Value(_BINARY, key) for key in (LONG_TEXTS.encode(), b"ARROW:schema"))
 
 
 class DamagedFooter(ValueError):
@@ -145,8 +149,39 @@ def joined_footer(footers: Sequence[Footer]) -> bytes:
     if long_texts := united_long_texts(footer.long_texts for footer in footers):
         pair = {_KEY: _LONG_TEXTS, _TEXT: _Value(_BINARY, long_texts_to_json(long_texts).encode())}
         fields[_KEY_VALUES] = _Value(_LIST, (_STRUCT, [*_other_pairs(fields), pair]))
+    return _end(fields)
+
+
+def narrowed_footer(footer: Footer, empty: Footer) -> bytes:
+    """Return the end of a file that has all pages of the footer's file, and that lacks the last columns.
+
+    `empty` is the footer of a file without rows that has only the first columns.
+    """
+    columns = sum(_LEAF_TYPE in element for element in empty.fields[_SCHEMA].value[1])
+    groups = [_narrowed_group(group, columns) for group in footer.fields[_ROW_GROUPS].value[1]]
+    pairs = [pair for pair in _pairs(footer.fields) if pair.get(_KEY) != _ARROW_SCHEMA]
+    fields = {
+        **empty.fields,
+        _ROWS: footer.fields[_ROWS],
+        _ROW_GROUPS: _Value(_LIST, (_STRUCT, groups)),
+        _KEY_VALUES: _Value(_LIST, (_STRUCT, [*pairs, *_pairs(empty.fields)])),
+    }
+    return _end(fields)
+
+
+def _end(fields: _Fields) -> bytes:
     encoded = b"".join(_struct(fields))
     return encoded + _LENGTH.pack(len(encoded)) + MAGIC
+
+
+def _narrowed_group(group: _Fields, columns: int) -> _Fields:
+    chunks = group[_COLUMNS].value[1][:columns]
+    sizes = {
+        field: _Value(_I64, sum(chunk[_CHUNK_METADATA].value[of_chunk].value for chunk in chunks))
+        for field, of_chunk in ((_GROUP_BYTES, _CHUNK_BYTES), (_GROUP_COMPRESSED_BYTES, _CHUNK_COMPRESSED_BYTES))
+        if field in group
+    }
+    return {**group, **sizes, _COLUMNS: _Value(_LIST, (_STRUCT, chunks))}
 
 
 def _pairs(fields: _Fields) -> list[_Fields]:

@@ -38,11 +38,12 @@ from destination_s3_spark.tables.columns.row_plan import (
     valid_from,
 )
 from destination_s3_spark.tables.columns.treated import recorded_rules, require_same_keys, require_treatable, warn_of_other_rules
+from destination_s3_spark.tables.columns.validity import VALIDITY
 from destination_s3_spark.tables.commit.generation import Kept, kept_rows
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.landing.barred import Barred
 from destination_s3_spark.tables.open_table import Columns, Layout, OpenTable, refusal
-from destination_s3_spark.tables.rules import IS_CURRENT, IS_DELETED, VALID_FROM, VALID_TO, Rules
+from destination_s3_spark.tables.rules import Rules
 from destination_s3_spark.tables.runs.keys import KeySpec
 from destination_s3_spark.wording import counted
 
@@ -149,7 +150,7 @@ class StreamTable:
         rule = self.rules.history_of(self.stream.id) if self.deduplicated else None
         if rule is None:
             return
-        own = {VALID_FROM, VALID_TO, IS_CURRENT, IS_DELETED}
+        own = {field.name for field in VALIDITY}
         taken = sorted(own & {field.name.casefold() for field in schema.fields})
         if taken:
             raise refusal(self.stream, f"its history has a column '{taken[0]}' of its own. Leave the stream out of tables.history.")

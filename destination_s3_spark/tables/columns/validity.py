@@ -1,22 +1,24 @@
-"""The columns that a history has besides those of its table: when a version of a row was valid, and how it ended."""
+"""The columns that a history has besides those of its table: when a version of a row was valid, how it ended, and which sync began it."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
+from destination_s3_spark.schema.arrow import arrow_type
 from destination_s3_spark.schema.field_ids import FIELD_ID
-from destination_s3_spark.tables.rules import IS_CURRENT, IS_DELETED, VALID_FROM, VALID_TO
+from destination_s3_spark.tables.rules import IS_CURRENT, IS_DELETED, VALID_FROM, VALID_FROM_SYNC, VALID_TO
 
-_MICROS = pa.timestamp("us", tz="UTC")
 FIRST_ID = 1_000_000_001
 """The field id of the first of the columns, above those that the columns of a table ever get."""
+_COLUMNS = (
+    (VALID_FROM, Scalar.TIMESTAMP_WITH_TIMEZONE, False),
+    (VALID_TO, Scalar.TIMESTAMP_WITH_TIMEZONE, True),
+    (IS_CURRENT, Scalar.BOOLEAN, False),
+    (IS_DELETED, Scalar.BOOLEAN, False),
+    (VALID_FROM_SYNC, Scalar.INTEGER, True),
+)
 VALIDITY = tuple(
-    pa.field(name, kind, nullable, {FIELD_ID: str(FIRST_ID + number)})
-    for number, (name, kind, nullable) in enumerate(
-        ((VALID_FROM, _MICROS, False), (VALID_TO, _MICROS, True), (IS_CURRENT, pa.bool_(), False), (IS_DELETED, pa.bool_(), False))
-    )
+    pa.field(name, arrow_type(kind), nullable, {FIELD_ID: str(FIRST_ID + number)}) for number, (name, kind, nullable) in enumerate(_COLUMNS)
 )
-VALIDITY_FIELDS = tuple(
-    Field(field.name, field.name, Scalar.BOOLEAN if field.type == pa.bool_() else Scalar.TIMESTAMP_WITH_TIMEZONE) for field in VALIDITY
-)
+VALIDITY_FIELDS = tuple(Field(name, name, kind) for name, kind, _ in _COLUMNS)

@@ -6,7 +6,7 @@ are in files of their own, so that the end of one rewrites no version that has e
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -26,6 +26,7 @@ from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.columns.validity import VALIDITY
 from destination_s3_spark.tables.open_table import OpenTable
+from destination_s3_spark.tables.rules import VALID_FROM, VALID_FROM_SYNC
 from destination_s3_spark.tables.runs.keys import CDC_FIELDS, META, RAW_ID, KeySpec
 from destination_s3_spark.tables.runs.refreshed import micros
 from destination_s3_spark.tables.runs.sorted_file import MergeForm, SortedFileWriter
@@ -68,9 +69,22 @@ class HistoryForm:
         names = dict.fromkeys((RAW_ID, EXTRACTED_AT, META, *(field.name for field in fields), *filter(None, [self.time])))
         return MergeForm(self.merge.payload, spec, self.merge.project, self.merge.soft, tuple(names))
 
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The metadata of objects."""
+        return generation_metadata(self.generation_id)
+
+    @property
+    def beginnings(self) -> MergeForm:
+        """The form in which only the keys of versions, and what tells when they began, are read."""
+        spec = replace(self.spec, cursor=None)
+        names = {RAW_ID, META, *(field.name for field in spec.key), VALID_FROM, VALID_FROM_SYNC}
+        payload = pa.schema([field for field in self.merge.payload if field.name in names])
+        return MergeForm(payload, spec, partial(project, schema=payload))
+
     def file(self, kind: FileKind, key: str, s3: S3Settings) -> StagedFile[pa.RecordBatch]:
         """Start a file of versions. It takes rows in merge form, in the order of keys and times."""
-        sink = StagedFileSink(s3, key, generation_metadata(self.generation_id))
+        sink = StagedFileSink(s3, key, self.metadata)
         return StagedFile(kind, sink, SortedFileWriter(sink, self.columns, self.spec, self.options))
 
     def times(self, rows: pa.Table) -> Indices:

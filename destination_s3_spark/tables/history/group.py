@@ -1,7 +1,8 @@
 """The history's part of a merge: the files of versions that are committed together with the change of the table.
 
-Versions are found from the same runs as the table's rows, in ranges of keys of their own. So a history never depends on how the table is
-divided, and its files stay as long as no version in them changes. That is also how a refresh is compared with what it replaces.
+A merge of records writes the files of valid versions together with the final files of the same keys. If all rows may change, versions are
+found from the same runs as the table's rows, but in ranges of keys of their own, so that files stay in which no version changes. That is
+how a refresh is compared with what it replaces.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import ceil
 
 import msgspec
@@ -17,9 +19,11 @@ from destination_s3_spark.chain.files import HISTORY_KINDS, FileEntry, FileKind,
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.tables.history.form import history_form
+from destination_s3_spark.tables.history.output import VersionTask
 from destination_s3_spark.tables.history.task import (
     ClosedRange,
     ClosingTask,
+    EndedVersions,
     HistoryTask,
     VersionedRange,
     close_versions,
@@ -27,10 +31,11 @@ from destination_s3_spark.tables.history.task import (
     weight,
 )
 from destination_s3_spark.tables.history.versions import Mode
-from destination_s3_spark.tables.merge.plan import PlannedRange, Sizes, file_count, full_bytes
+from destination_s3_spark.tables.merge.plan import MergePlan, PlannedRange, Sizes, file_count, full_bytes
 from destination_s3_spark.tables.merge.planning import plan_of, table_file
 from destination_s3_spark.tables.merge.refresh import noticed, sources_within
 from destination_s3_spark.tables.merge.replaced_files import clusters_of
+from destination_s3_spark.tables.merge.task import MergedRange
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.runs.footers import with_keys
 from destination_s3_spark.tables.runs.keys import keys_of, lower, upper
@@ -44,6 +49,9 @@ MOST_CLOSED_FILES = 16
 """Number of small files of ended versions above which they are joined."""
 CLOSING_BYTES = 128 * 2**20
 """Bytes of ended versions that one task writes."""
+
+TIME_TOGETHER, TIME_APART = 1.3, 2.3
+"""Factors of the time of a merge that also writes a history, by the tasks that merge the table or by tasks of its own."""
 
 logger = logging.getLogger("airbyte")
 
@@ -75,7 +83,6 @@ class HistoryMerge:
         self._inputs = inputs
         self._resources = resources
         self._sizes = Sizes(form.target_file_bytes, resources.task.budget_bytes)
-        self._ended: list[FileEntry] = []
         self._live = [file for file in live.files if file.kind in HISTORY_KINDS]
         self._mark, self._mode = self._begun(pending=live.pending is not None)
         self._notice = noticed(table)
@@ -85,8 +92,56 @@ class HistoryMerge:
         """Whether rows take the place of the table, so that versions of rows which waited before come in between."""
         return self._mode is Mode.COMPARE
 
-    def group(self, runs: Sequence[FileEntry]) -> Steps[HistoryGroup]:
+    @property
+    def together(self) -> bool:
+        """Whether the tasks that merge the table also write the files of valid versions, whose rows must be the same.
+
+        Softly deleted rows have no valid version, and files of versions are not in partitions.
+        """
+        return self._mode is Mode.MERGE and self._form.merge.soft is None and self._form.spec.partitioning is None
+
+    @property
+    def time_factor(self) -> float:
+        """The time of a merge with the history, as a multiple of the time without one."""
+        return TIME_TOGETHER if self.together else TIME_APART
+
+    @cached_property
+    def beside(self) -> tuple[FileEntry, ...]:
+        """The files of valid versions that are rewritten together with the final files of the same keys."""
+        return tuple(self._of(FileKind.CURRENT)) if self.together else ()
+
+    def task(self, planned: PlannedRange) -> VersionTask | None:
+        """Return the history's part of the merge of a range. None if tasks of its own find the versions."""
+        if not self.together:
+            return None
+        return VersionTask(
+            form=self._form,
+            number=self._mark.number,
+            current=tuple(RowSource(FileKind.CURRENT, file.key, file.size, first=file.first) for file in planned.table if file.of_history),
+            ended=tuple(_ended(self._closed_files, planned.low, planned.high)),
+            notice=self._notice,
+            scratch=self._table.layout.scratch_key(self._table.writer.next_token()),
+        )
+
+    def version_key(self) -> str | None:
+        """Return a key for a file of valid versions that is written together with a final file."""
+        return self._key(FileKind.CURRENT) if self.together else None
+
+    def group(self, runs: Sequence[FileEntry], plan: MergePlan, ranges: Sequence[MergedRange]) -> Steps[HistoryGroup]:
         """Stage the files of the history, as steps of an update. `runs` have every version that the merge takes."""
+        if not self.together:
+            return (yield from self._apart(runs))
+        replaced = {file.key for file in plan.replaced}
+        gone = [file for file in self.beside if file.key in replaced]
+        done = [one.versions for one in ranges if one.versions is not None]
+        rows = sum(one.run_rows for one in ranges)  # the merge of the table has checked them
+        read, expected = sum(one.read for one in done), sum(file.rows for file in gone)
+        self._require_all((rows, read), (rows, expected), [file for one in ranges for file in one.files])
+        ended = [one.ended for one in done if one.ended is not None]
+        return (yield from self._group((), gone, ended))
+
+    def _apart(self, runs: Sequence[FileEntry]) -> Steps[HistoryGroup]:
+        """Stage the files of valid versions by tasks of their own."""
         tasks, current = self._tasks(runs)
         done: list[VersionedRange] = []
         if tasks:
@@ -95,11 +150,14 @@ class HistoryMerge:
         self._check_complete(runs, tasks, done)
         removed = {source.key for task in changed for source in task.sources if source.kind is FileKind.CURRENT}
         files = [file for result in done for file in result.files]
-        closed, rewritten = yield from self._closed(tasks, done)
-        gone = (*(file for file in current if file.key in removed), *rewritten)
-        scratch = tuple(result.ended.key for result in done if result.ended is not None)
+        gone = [file for file in current if file.key in removed]
+        return (yield from self._group(files, gone, [result.ended for result in done if result.ended is not None]))
+
+    def _group(self, files: Sequence[FileEntry], gone: Sequence[FileEntry], ended: Sequence[EndedVersions]) -> Steps[HistoryGroup]:
+        """Stage files of the versions that have ended, and return all files that come and go."""
+        closed, rewritten = yield from self._closed(ended)
         numbered = tuple(msgspec.structs.replace(file, history=self._mark.number) for file in (*files, *closed))
-        return HistoryGroup(numbered, gone, self._mark, scratch)
+        return HistoryGroup(numbered, (*gone, *rewritten), self._mark, tuple(one.run.key for one in ended))
 
     def _begun(self, *, pending: bool) -> tuple[HistoryMark, Mode]:
         """Return the history that goes on or begins, and how rows make its versions."""
@@ -125,7 +183,7 @@ class HistoryMerge:
         return known
 
     def _tasks(self, runs: Sequence[FileEntry]) -> tuple[list[HistoryTask], list[FileEntry]]:
-        current, self._ended = self._of(FileKind.CURRENT), self._of(FileKind.CLOSED)
+        current = self._of(FileKind.CURRENT)
         match self._mode:
             case Mode.BEGIN:
                 rows = tuple(rows for rows, _ in self._inputs.table)
@@ -174,7 +232,7 @@ class HistoryMerge:
             sources=tuple(sources_within(read, planned.low, planned.high)),
             form=self._form,
             mode=self._mode,
-            ended=tuple(_ended(self._ended, planned.low, planned.high)),
+            ended=tuple(_ended(self._closed_files, planned.low, planned.high)),
             notice=self._notice,
             may_stay=self._mode is not Mode.BEGIN and all(places[file.key] == 1 for file in planned.table),
             keys=tuple(self._key(FileKind.CURRENT) for _ in range(2 * files + 1)),
@@ -187,43 +245,45 @@ class HistoryMerge:
         return self._table.layout.version_key(self._mark.number, kind, self._table.writer.next_token())
 
     def _check_complete(self, runs: Sequence[FileEntry], tasks: Sequence[HistoryTask], done: Sequence[VersionedRange]) -> None:
-        """Raise Bug, and drop all staged files, unless the tasks together read every record and every version of their files once."""
         versions = {source.key for task in tasks for source in task.sources if source.kind is FileKind.CURRENT}
         expected = sum(file.rows for file in runs), sum(file.rows for file in self._live if file.key in versions)
         read = sum(result.run_rows for result in done), sum(result.version_rows for result in done)
+        self._require_all(read, expected, [file for result in done for file in result.files])
+
+    def _require_all(self, read: tuple[int, int], expected: tuple[int, int], staged: Sequence[FileEntry]) -> None:
+        """Raise Bug, and drop all staged files, unless the tasks together read every record and every version of their files once."""
         if read != expected:
-            self._table.writer.drop([file for result in done for file in result.files])
+            self._table.writer.drop(staged)
             raise Bug(
                 f"Stream '{self._table.stream.id}': its history read {read[0]} new rows and {read[1]} versions, there are {expected[0]} "
                 f"and {expected[1]}. Nothing was changed.",
                 stream=self._table.stream.id,
             )
 
-    def _closed(
-        self, tasks: Sequence[HistoryTask], done: Sequence[VersionedRange]
-    ) -> Steps[tuple[tuple[FileEntry, ...], tuple[FileEntry, ...]]]:
+    @cached_property
+    def _closed_files(self) -> list[FileEntry]:
+        return self._of(FileKind.CLOSED)
+
+    def _closed(self, ended: Sequence[EndedVersions]) -> Steps[tuple[tuple[FileEntry, ...], tuple[FileEntry, ...]]]:
         """Stage files of the versions that have ended. Return them, and the files that they take the place of."""
-        runs = [(task, result.ended) for task, result in zip(tasks, done, strict=True) if result.ended is not None]
-        if not runs:
+        if not ended:
             return (), ()
-        late = [ended for (_, ended), result in zip(runs, [one for one in done if one.ended is not None], strict=True) if result.late]
-        small = _small(self._ended, self._sizes.target_file_bytes)
-        rewritten = {file.key: file for file in (*small, *_touched(self._ended, late))}
+        small = _small(self._closed_files, self._sizes.target_file_bytes)
+        rewritten = {file.key: file for file in (*small, *_touched(self._closed_files, [one.run for one in ended if one.late]))}
         again = tuple(rewritten.values())
-        closing = list(self._closing_tasks(runs, again))
-        made: list[ClosedRange] = yield from Work(close_versions, closing, weight).results()
+        made: list[ClosedRange] = yield from Work(close_versions, list(self._closing_tasks(ended, again)), weight).results()
         staged = tuple(file for one in made for file in one.files)
         if not any(one.changed for one in made):
             self._table.writer.drop(staged)  # late records that the history has already
             return (), ()
         return staged, again
 
-    def _closing_tasks(self, runs: Sequence[tuple[HistoryTask, FileEntry]], again: Sequence[FileEntry]) -> Iterator[ClosingTask]:
+    def _closing_tasks(self, ended: Sequence[EndedVersions], again: Sequence[FileEntry]) -> Iterator[ClosingTask]:
         """Divide the ended versions of the ranges, and the files to rewrite, into tasks."""
-        size = sum(ended.bytes for _, ended in runs) + sum(file.bytes for file in again)
-        parts = min(len(runs), ceil(size / CLOSING_BYTES))
-        cuts = [runs[len(runs) * part // parts][0].low for part in range(1, parts)]
-        entries = [*again, *(ended for _, ended in runs)]
+        entries = [*again, *(one.run for one in ended)]
+        size = sum(file.bytes for file in entries)
+        parts = min(len(ended), ceil(size / CLOSING_BYTES))
+        cuts = [ended[len(ended) * part // parts].low for part in range(1, parts)]
         for low, high in zip([b"", *cuts], [*cuts, None], strict=True):
             files = 2 * file_count(size / parts, self._sizes.target_file_bytes) + 1
             yield ClosingTask(

@@ -57,13 +57,21 @@ class HistoryTask:
 
 
 @dataclass(frozen=True, slots=True)
+class EndedVersions:
+    """A scratch run of versions that have ended, and of late records, with keys from `low` on. `late`: whether there are any of these."""
+
+    low: bytes
+    run: FileEntry
+    late: bool
+
+
+@dataclass(frozen=True, slots=True)
 class VersionedRange:
-    """The output of a task: staged files of valid versions, unless they stay, and a scratch run of ended ones and late records."""
+    """The output of a task: staged files of valid versions, unless they stay, and those that have ended."""
 
     files: tuple[FileEntry, ...]
     stays: bool
-    ended: FileEntry | None
-    late: bool
+    ended: EndedVersions | None
     run_rows: int
     version_rows: int
 
@@ -94,7 +102,7 @@ def _versioned(task: HistoryTask, *, may_stay: bool) -> VersionedRange | None:
                 held, size = [], 0
             output.end(versions)
         files, ended = output.stage()
-        return VersionedRange(files, not changed, ended, output.late, *_taken(task, streams))
+        return VersionedRange(files, not changed, ended, *_taken(task, streams))
 
 
 def _bug() -> VersionedRange:
@@ -125,10 +133,9 @@ class _Output(ExitStack):
 
     def __init__(self, task: HistoryTask) -> None:
         super().__init__()
-        self._task = task
-        self._files = VersionFiles(FileKind.CURRENT, task.form, task.keys, task.file_bytes, task.resources.s3, self)
-        self._ended: StagedFile[pa.RecordBatch] | None = None
-        self.late = False
+        s3 = task.resources.s3
+        self._files = VersionFiles(FileKind.CURRENT, task.form, task.keys, task.file_bytes, s3, self)
+        self._ended = self.enter_context(EndedOutput(task.form, task.scratch, task.low, s3))
 
     def write(self, current: Iterable[pa.Table]) -> None:
         """Write valid versions."""
@@ -137,27 +144,44 @@ class _Output(ExitStack):
 
     def end(self, versions: Versions) -> None:
         """Write versions that have ended, and late records."""
-        self.late |= len(versions.late) > 0
+        self._ended.write(versions)
+
+    def stage(self) -> tuple[tuple[FileEntry, ...], EndedVersions | None]:
+        """Finish the files, and make the scratch run readable."""
+        return self._files.stage(), self._ended.finish()
+
+
+class EndedOutput(ExitStack):
+    """The scratch run of a task's ended versions. A context manager that drops what is not finished."""
+
+    def __init__(self, form: HistoryForm, key: str, low: bytes, s3: S3Settings) -> None:
+        super().__init__()
+        self._form = form
+        self._key = key
+        self._low = low
+        self._s3 = s3
+        self._run: StagedFile[pa.RecordBatch] | None = None
+        self._late = False
+
+    def write(self, versions: Versions) -> None:
+        """Write versions that have ended, and late records."""
+        self._late |= len(versions.late) > 0
         rows = sorted_by_time(pa.concat_tables([versions.closed, versions.late]))
         for batch in batches_of(rows, MERGED_PIECE_BYTES):
-            if self._ended is None:
-                self._ended = self.enter_context(_scratch_file(self._task))
-            self._ended.write(batch)
+            if self._run is None:
+                sink = StagedFileSink(self._s3, self._key)
+                writer = SortedFileWriter(sink, self._form.merge.schema, self._form.spec)
+                self._run = self.enter_context(StagedFile(FileKind.DELTA, sink, writer))
+            self._run.write(batch)
 
-    def stage(self) -> tuple[tuple[FileEntry, ...], FileEntry | None]:
-        """Finish the files, and make the scratch run readable."""
-        files = self._files.stage()
-        if self._ended is None:
-            return files, None
-        ended, s3 = self._ended.stage(), self._task.resources.s3
-        if not complete(S3Store(s3), [ended]):
-            raise TransientError(f"The upload of s3://{s3.bucket}/{ended.key} has gone before it was complete. Try again.")
-        return files, ended.visible()
-
-
-def _scratch_file(task: HistoryTask) -> StagedFile[pa.RecordBatch]:
-    sink = StagedFileSink(task.resources.s3, task.scratch)
-    return StagedFile(FileKind.DELTA, sink, SortedFileWriter(sink, task.form.merge.schema, task.form.spec))
+    def finish(self) -> EndedVersions | None:
+        """Make the run readable, if there are any rows. Raises TransientError."""
+        if self._run is None:
+            return None
+        staged = self._run.stage()
+        if not complete(S3Store(self._s3), [staged]):
+            raise TransientError(f"The upload of s3://{self._s3.bucket}/{staged.key} has gone before it was complete. Try again.")
+        return EndedVersions(self._low, staged.visible(), self._late)
 
 
 class VersionFiles:

@@ -21,8 +21,8 @@ from destination_s3_spark.tables.capture.events import PLACEHOLDER, differ, has_
 from destination_s3_spark.tables.history.chosen import Late, RankedRows, compared, merged
 from destination_s3_spark.tables.history.ends import Ends
 from destination_s3_spark.tables.history.form import HistoryForm
-from destination_s3_spark.tables.rules import IS_CURRENT, IS_DELETED, VALID_FROM, VALID_TO
-from destination_s3_spark.tables.runs.keys import CURSOR, DELETED, KEY, OFFSET
+from destination_s3_spark.tables.rules import IS_CURRENT, IS_DELETED, VALID_FROM, VALID_FROM_SYNC, VALID_TO
+from destination_s3_spark.tables.runs.keys import CURSOR, DELETED, KEY, META, OFFSET
 from destination_s3_spark.tables.runs.refreshed import Notice
 from destination_s3_spark.tables.runs.winners import (
     BURIED_OFFSET,
@@ -68,10 +68,23 @@ class Versions:
 
 def versions_of(rows: pa.Table, form: HistoryForm, mode: Mode, notice: Notice, ends: Ends) -> Versions:
     """Find the versions of all keys of `rows`, which must hold all rows of its keys."""
-    if mode is Mode.MERGE:
-        rows, untouched = _touched(rows)
-        if not len(rows):
-            return Versions(untouched, rows, rows, changed=False)
+    if mode is not Mode.MERGE:
+        return _versions(rows, form, mode, notice, ends)
+    rows, untouched = _touched(rows)
+    if not len(rows):
+        return Versions(untouched, rows, rows, changed=False)
+    found = merged_versions(rows, form, notice, ends)
+    return replace(found, current=sorted_by_time(pa.concat_tables([untouched, found.current]))) if len(untouched) else found
+
+
+def merged_versions(rows: pa.Table, form: HistoryForm, notice: Notice, ends: Ends) -> Versions:
+    """Find the versions of keys that all have records. `rows` must hold all rows of its keys."""
+    return _versions(rows, form, Mode.MERGE, notice, ends)
+
+
+def _versions(rows: pa.Table, form: HistoryForm, mode: Mode, notice: Notice, ends: Ends) -> Versions:
+    syncs = pc.coalesce(contiguous(rows[VALID_FROM_SYNC]), pc.struct_field(contiguous(rows[META]), "sync_id"))
+    rows = with_columns(rows, {VALID_FROM_SYNC: syncs})
     places, ordered = _ordered(rows, form)
     offsets = np.asarray(contiguous(rows[OFFSET]))[places]
     late = pa.table(rows.slice(0, 0))
@@ -83,10 +96,7 @@ def versions_of(rows: pa.Table, form: HistoryForm, mode: Mode, notice: Notice, e
         late = _late_rows(rows, found_late)
     if form.fills and any(map(has_placeholder, (rows[name] for name in form.tracked))):
         rows, taken = _filled(rows, form, taken)
-    found = _divided(rows, form, taken, late)
-    if mode is not Mode.MERGE or not len(untouched):
-        return found
-    return replace(found, current=sorted_by_time(pa.concat_tables([untouched, found.current])))
+    return _divided(rows, form, taken, late)
 
 
 def _touched(rows: pa.Table) -> tuple[pa.Table, pa.Table]:

@@ -30,7 +30,8 @@ def plan_of(
     some: Callable[[RangedFile], Sequence[int]] | None = None,
 ) -> MergePlan:
     """Plan the merge of sorted runs into the files of `inputs`. `some`: returns the row groups of a run to merge, by default all."""
-    files = [table_file(rows, final, spec) for rows, final in inputs.table]
+    versions = (replace(table_file(file, file, spec), rows=0, bytes=0, of_history=True) for file in inputs.versions)
+    files = [*(table_file(rows, final, spec) for rows, final in inputs.table), *versions]
     # If much of the table changes, nearly every file is touched, and examining keys would save nothing.
     closely = sum(file.rows for file in runs) * LOOK_CLOSELY_BELOW < sum(file.rows for file in files)
 

@@ -38,6 +38,7 @@ class SortedTableFile:
     """A file of the table. `key` and `size` are those of the object with its rows for merges, `bytes` is the size of the final file.
 
     `low` and `high` bound the keys of the file's partition, the second one exclusive. Rows with other keys go to other files.
+    `of_history`: whether it is a file of valid versions instead, which counts as empty.
     """
 
     key: str
@@ -48,6 +49,7 @@ class SortedTableFile:
     bytes: int
     low: Key = b""
     high: Key | None = None
+    of_history: bool = False
 
 
 @dataclass(frozen=True, slots=True)

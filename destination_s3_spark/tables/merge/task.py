@@ -7,7 +7,6 @@ Nothing becomes visible. Memory is bounded by the task's budget and the buffers 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
@@ -20,13 +19,15 @@ from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.capture.output import ChangeOutput, LoggedRange, LogTask
+from destination_s3_spark.tables.history.output import VersionedRows, VersionOutput, VersionTask
+from destination_s3_spark.tables.history.twin_file import TwinFile
 from destination_s3_spark.tables.merge.plan import PlannedRange
 from destination_s3_spark.tables.runs.keys import DELETED, OFFSET, KeySpec
 from destination_s3_spark.tables.runs.merged_rows import ROUNDS_SHARE, RowSource, RowStream, complete_rows, merged_rows, row_streams
 from destination_s3_spark.tables.runs.refreshed import Refresh, RefreshComparison
 from destination_s3_spark.tables.runs.sorted_file import MergeForm, tombstone_schema
 from destination_s3_spark.tables.runs.table_format import MERGED_PIECE_BYTES, FileKeys, FileSize, TableFormat
-from destination_s3_spark.tables.runs.winners import BURIED_OFFSET, EXTRACTED_AT
+from destination_s3_spark.tables.runs.winners import BURIED_OFFSET, EXTRACTED_AT, winners
 from destination_s3_spark.tables.staged.staged_file import StagedFile, batches_of
 from destination_s3_spark.tables.updates.resources import TaskResources
 
@@ -34,16 +35,17 @@ from destination_s3_spark.tables.updates.resources import TaskResources
 class MergeOutput:
     """The output files of one range of keys. A context manager that drops staged files when it is left with an error."""
 
-    def __init__(self, table: TableFormat, keys: Sequence[FileKeys], tombstone_key: str, size: FileSize, s3: S3Settings) -> None:
-        self._table = table
-        self._size = size
-        self._keys = keys
+    def __init__(self, task: MergeTask) -> None:
+        self._table = task.table
+        self._size = FileSize(task.file_bytes, task.row_bytes)
+        self._keys = task.keys
         self._used = 0
         self._partition: str | None = None
-        self._tombstone_key = tombstone_key
-        self._s3 = s3
+        self._tombstone_key = task.tombstone_key
+        self._s3 = task.resources.s3
+        self._history = task.history
         self._stack = ExitStack()
-        self._live: _LiveFile | None = None
+        self._live: _LiveFile | TwinFile | None = None
         self._dead: StagedFile[pa.RecordBatch] | None = None
         self._staged: list[FileEntry] = []
         self.rows = 0
@@ -93,10 +95,15 @@ class MergeOutput:
         if self._live is None:
             if self._used == len(self._keys):
                 raise Bug("A merge has rows and no key to write them to; nothing was committed.")
-            self._live = _LiveFile(self._table, self._keys[self._used], self._partition, self._s3, self._stack)
+            self._live = self._begun(self._keys[self._used].of_partition(self._table.spec, self._partition))
             self._used += 1
         self._live.write(batch)
         self.rows += batch.num_rows
+
+    def _begun(self, keys: FileKeys) -> _LiveFile | TwinFile:
+        if self._history is None:
+            return _LiveFile(self._table, keys, self._partition, self._s3, self._stack)
+        return TwinFile(self._history, keys, self._s3, self._stack)
 
     def _bury(self, deletions: pa.Table) -> None:
         for batch in batches_of(deletions, MERGED_PIECE_BYTES):
@@ -110,8 +117,6 @@ class _LiveFile:
     """A final file and its merge state, if the format needs one."""
 
     def __init__(self, table: TableFormat, keys: FileKeys, partition: str | None, s3: S3Settings, stack: ExitStack) -> None:
-        if table.spec.partitioning is not None and partition is not None:
-            keys = keys.within(table.spec.partitioning.folder(partition))
         if table.has_state and keys.state is None:
             raise Bug("There is no key for the state beside a final file; nothing was committed.")
         self._table = table
@@ -162,6 +167,8 @@ class MergeTask:
     """The change log's part of the task. None without a change log."""
     refresh: Refresh | None = None
     """The refresh whose rows are compared with those that it replaces, if they are."""
+    history: VersionTask | None = None
+    """The history's part of the task. None without a history, and if other tasks write it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +189,7 @@ class MergedRange:
     kept: int
     """The number of rows written that a refresh lacks."""
     logged: LoggedRange | None = None
+    versions: VersionedRows | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +206,7 @@ def sources_of(planned: PlannedRange, table: TableFormat) -> tuple[RowSource, ..
     """List the sources of a planned range."""
     kind = FileKind.STATE if table.has_state else FileKind.FINAL
     return (
-        *(RowSource(kind, file.key, file.size, first=file.first) for file in planned.table),
+        *(RowSource(kind, file.key, file.size, first=file.first) for file in planned.table if not file.of_history),
         *(RowSource(FileKind.TOMBSTONE, part.run.key, part.run.size, first=part.first) for part in planned.tombstones),
         *(RowSource(FileKind.DELTA, part.run.key, part.run.size, part.run.offset, part.first) for part in planned.runs),
     )
@@ -211,38 +219,45 @@ def merge_range(task: MergeTask) -> MergedRange:
     """
     began = time.monotonic()
     with (
-        MergeOutput(task.table, task.keys, task.tombstone_key, FileSize(task.file_bytes, task.row_bytes), task.resources.s3) as output,
+        MergeOutput(task) as output,
         row_streams(task.sources, task.table.form, (task.low, task.high), task.resources) as streams,
     ):
-        logged, kept = _merge(task, streams, output)
+        logged, kept, versions = _merge(task, streams, output)
         files = output.stage()
     taken = dict.fromkeys(FileKind, 0)
     for source, stream in zip(task.sources, streams, strict=True):
         taken[source.kind] += stream.taken
     table_rows = taken[FileKind.FINAL] + taken[FileKind.STATE]
     seconds = time.monotonic() - began
-    return MergedRange(files, taken[FileKind.DELTA], table_rows, output.rows, output.deletions, seconds, kept, logged)
+    return MergedRange(files, taken[FileKind.DELTA], table_rows, output.rows, output.deletions, seconds, kept, logged, versions)
 
 
-def _merge(task: MergeTask, streams: list[RowStream], output: MergeOutput) -> tuple[LoggedRange | None, int]:
-    """Merge the rows into the output. Return the task's part of the log, and the number of rows written that a refresh lacks."""
+def _merge(task: MergeTask, streams: list[RowStream], output: MergeOutput) -> tuple[LoggedRange | None, int, VersionedRows | None]:
+    """Merge the rows into the output.
+
+    Return the task's part of the log, the number of rows written that a refresh lacks, and the task's part of the history.
+    """
     has_cursor, soft = task.table.spec.cursor is not None, task.table.form.soft
-    if task.log is None and task.refresh is None:
+    if task.log is None and task.refresh is None and task.history is None:
         for rows in merged_rows(streams, has_cursor, soft):
             output.write(rows if soft is None else soft.applied(rows))
-        return None, 0
-    logged: LoggedRange | None = None
+        return None, 0, None
+    resources = task.resources
     comparison = None if task.refresh is None else RefreshComparison(task.refresh, has_cursor, soft)
-    complete = complete_rows(streams, task.resources.budget_bytes // ROUNDS_SHARE)
-    if task.log is not None:
-        with ChangeOutput(task.log, has_cursor, soft, task.resources, comparison) as log:
-            for rows in complete:
-                output.write(log.take(rows))
-            logged = log.finish()
-    elif comparison is not None:
-        for rows in complete:
-            output.write(comparison.of(rows).table_rows)
-    return logged, 0 if comparison is None else comparison.kept
+    with ExitStack() as stack:
+        log = history = None
+        if task.log is not None:
+            log = stack.enter_context(ChangeOutput(task.log, has_cursor, soft, resources, comparison))
+        if task.history is not None:
+            history = stack.enter_context(VersionOutput(task.history, (task.low, task.high), resources))
+        for rows in complete_rows(streams, resources.budget_bytes // ROUNDS_SHARE):
+            if log is not None:
+                best = log.take(rows)
+            else:
+                best = winners(rows, has_cursor) if comparison is None else comparison.of(rows).table_rows
+            output.write(best if history is None else history.take(rows, best))
+        logged, versions = None if log is None else log.finish(), None if history is None else history.finish()
+    return logged, 0 if comparison is None else comparison.kept, versions
 
 
 def compact_tombstones(task: CompactTask) -> FileEntry:

@@ -27,13 +27,17 @@ MERGED_PIECE_BYTES = 2**20
 
 @dataclass(frozen=True, slots=True)
 class FileKeys:
-    """The object keys of a final file and of its merge state. A Parquet file has no merge state."""
+    """The object keys of a final file, of its merge state, and of the valid versions of its rows. A Parquet file has no merge state."""
 
     final: str
     state: str | None
+    versions: str | None = None
 
-    def within(self, folder: str) -> FileKeys:
-        """Return the keys of the files in a partition's folder."""
+    def of_partition(self, spec: KeySpec, partition: str | None) -> FileKeys:
+        """Return the keys of the files in the folder of a partition, if there is one."""
+        if spec.partitioning is None or partition is None:
+            return self
+        folder = spec.partitioning.folder(partition)
         return FileKeys(key_in(self.final, folder), None if self.state is None else key_in(self.state, folder))
 
 

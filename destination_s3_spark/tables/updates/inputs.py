@@ -111,6 +111,8 @@ class MergeInputs:
     """Files to sort into runs first."""
     consumed: tuple[FileEntry, ...]
     """Files that the merge removes in any case."""
+    versions: tuple[FileEntry, ...] = ()
+    """Files of valid versions, which the merge rewrites together with the files of the table that have the same keys."""
 
 
 def fits(table: OpenTable, form: TableFormat, file: FileEntry) -> bool:

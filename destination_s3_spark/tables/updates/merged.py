@@ -49,8 +49,6 @@ default target size, files of a table of 10 GB have more than half of that size.
 
 USUAL_RATE = 20 * 2**20
 """Bytes per second and core of a merge while none of the table has been measured: about half of what a merge reaches on a usual machine."""
-WITH_HISTORY = 2
-"""Factor of the time of a merge that also writes a history."""
 LEAST_MEASURED = 16 * 2**20
 """Least size of a merge that tells how fast merges of the table are. The time of a smaller one is that of its S3 calls."""
 
@@ -108,17 +106,17 @@ class Merge:
         runs = yield from self._runs(every_version=log is not None or history is not None)
         waited, scratch = yield from waiting_runs(self.table, waiting, self.form, self._next_scratch, self.resources.task)
         self._scratch += scratch
-        plan = self._plan(runs)
-        tasks = list(self._tasks(plan, log, compared, waited))
-        if not self._has_time(sum(map(_weight, tasks)) * (1 if history is None else WITH_HISTORY)):
+        plan = self._plan(runs, history)
+        tasks = list(self._tasks(plan, log, compared, waited, history))
+        if not self._has_time(int(sum(map(_weight, tasks)) * (1 if history is None else history.time_factor))):
             self.table.writer.store.delete(self._scratch)
             return (yield from combine_waiting(self.table, self.live, self.form, self.resources))
-        read = (runs, plan.replaced) if compared is None else ((*runs, *waited), compared.rows)
+        read = (runs, plan.of_table) if compared is None else ((*runs, *waited), compared.rows)
         ranges = yield from self._merged_ranges(tasks, *(sum(file.rows for file in files) for files in read))
         tombstones = yield from self._compacted_tombstones()
         self.table.record_schema()
         logged = yield from self._logged(log, plan, ranges)
-        versions = yield from self._versions(history, (*runs, *waited) if history is not None and history.compares else runs)
+        versions = yield from self._versions(history, (*runs, *waited) if history is not None and history.compares else runs, plan, ranges)
         staged = [*(file for done in ranges for file in done.files), *tombstones]
         result = self._commit(plan, staged, logged, versions, compacted=bool(tombstones), lacked=sum(done.kept for done in ranges))
         self.table.writer.store.delete(self._scratch)
@@ -153,11 +151,13 @@ class Merge:
             )  # fmt: skip
         return None
 
-    def _versions(self, history: HistoryMerge | None, runs: Sequence[FileEntry]) -> Steps[HistoryGroup]:
+    def _versions(
+        self, history: HistoryMerge | None, runs: Sequence[FileEntry], plan: MergePlan, ranges: Sequence[MergedRange]
+    ) -> Steps[HistoryGroup]:
         """Stage the files that the merge adds to the history."""
         if history is None:
             return HistoryGroup()
-        group = yield from history.group(runs)
+        group = yield from history.group(runs, plan, ranges)
         self._scratch += group.scratch
         return group
 
@@ -181,9 +181,10 @@ class Merge:
     def _next_scratch(self) -> str:
         return self.table.layout.scratch_prefix(self.table.writer.next_token())
 
-    def _plan(self, runs: Sequence[FileEntry]) -> MergePlan:
-        sizes = Sizes(self.form.target_file_bytes, self.resources.task.budget_bytes)
-        return plan_of(self.inputs, runs, self.form.spec, sizes, self.resources.task.s3, self.table.writer.map_files)
+    def _plan(self, runs: Sequence[FileEntry], history: HistoryMerge | None) -> MergePlan:
+        sizes, spec, task = Sizes(self.form.target_file_bytes, self.resources.task.budget_bytes), self.form.spec, self.resources.task
+        inputs = self.inputs if history is None else replace(self.inputs, versions=history.beside)
+        return plan_of(inputs, runs, spec, sizes, task.s3, self.table.writer.map_files)
 
     def _has_time(self, size: int) -> bool:
         """Reserve the time to merge so many bytes. Return False, with a warning, if a sync does not have it."""
@@ -212,10 +213,15 @@ class Merge:
         return ranges
 
     def _tasks(
-        self, plan: MergePlan, log: MergeLog | None, compared: ComparedFiles | None, waited: Sequence[FileEntry]
+        self,
+        plan: MergePlan,
+        log: MergeLog | None,
+        compared: ComparedFiles | None,
+        waited: Sequence[FileEntry],
+        history: HistoryMerge | None,
     ) -> Iterator[MergeTask]:
         if compared is None:
-            yield from (self._task(planned, plan.row_bytes, log) for planned in plan.ranges)
+            yield from (self._task(planned, plan.row_bytes, log, history) for planned in plan.ranges)
             return
         files = (*compared.rows, *compared.tombstones, *waited)
         rows = {file.key: file.rows for file in files}
@@ -224,17 +230,21 @@ class Merge:
         position = 0 if log is None else log.make_room(sum(most))
         for planned, sources, deletions in zip(plan.ranges, beside, most, strict=True):
             more = sum(source.size for source in sources) if compared.keeps else 0
-            task = self._task(replace(planned, bytes=planned.bytes + more), plan.row_bytes, log)
+            task = self._task(replace(planned, bytes=planned.bytes + more), plan.row_bytes, log, history)
             yield replace(task, sources=(*task.sources, *sources), refresh=refresh_of(self.table, compared, position))
             position += deletions
 
-    def _task(self, planned: PlannedRange, row_bytes: float, log: MergeLog | None) -> MergeTask:
+    def _task(self, planned: PlannedRange, row_bytes: float, log: MergeLog | None, history: HistoryMerge | None) -> MergeTask:
         writer, layout, form = self.table.writer, self.table.layout, self.form
         expected = planned.rows * row_bytes
         # Rows may be larger than estimated and then need further files.
         files = file_count(max(expected, planned.bytes), form.target_file_bytes)
         keys = tuple(
-            FileKeys(self.table.final_key(writer.next_token()), layout.state_key(writer.next_token()) if form.has_state else None)
+            FileKeys(
+                self.table.final_key(writer.next_token()),
+                layout.state_key(writer.next_token()) if form.has_state else None,
+                None if history is None else history.version_key(),
+            )
             for _ in range(2 * files + 1)
         )
         return MergeTask(
@@ -248,6 +258,7 @@ class Merge:
             row_bytes=row_bytes,
             resources=self.resources.task,
             log=None if log is None else log.task(len(keys), form.target_file_bytes),
+            history=None if history is None else history.task(planned),
         )
 
     def _check_complete(self, ranges: Sequence[MergedRange], run_rows: int, table_rows: int) -> None:

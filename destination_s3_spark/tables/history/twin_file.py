@@ -1,0 +1,125 @@
+"""Files of valid versions that are written together with the final files of the same rows.
+
+Both files of a pair have the same pages, which are encoded once. The footer of the final file does not list the columns of a history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from io import BytesIO
+
+import pyarrow as pa
+from msgspec.structs import replace as with_fields
+
+from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.errors import Bug
+from destination_s3_spark.formats.file_format import Sink
+from destination_s3_spark.formats.file_statistics import FileStatistics, WrittenFile
+from destination_s3_spark.formats.parquet import ParquetFile
+from destination_s3_spark.formats.parquet_footer import Footer, narrowed_footer, read_footer
+from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.storage.staging import StagedFileSink
+from destination_s3_spark.tables.columns.validity import VALIDITY
+from destination_s3_spark.tables.history.form import HistoryForm
+from destination_s3_spark.tables.history.output import VersionTask
+from destination_s3_spark.tables.runs.sorted_file import SortedFileWriter
+from destination_s3_spark.tables.runs.table_format import FileKeys
+from destination_s3_spark.tables.staged.staged_file import StagedFile
+
+
+class TwinFile:
+    """A file of valid versions, and the final file with the same rows. Both are aborted unless `stage` was called within the stack."""
+
+    def __init__(self, task: VersionTask, keys: FileKeys, s3: S3Settings, stack: ExitStack) -> None:
+        """Begin the files."""
+        if keys.versions is None:
+            raise Bug("There is no key for the versions beside a final file; nothing was committed.")
+        form = task.form
+        self._number = task.number
+        self._final = stack.enter_context(StagedFileSink(s3, keys.final, form.metadata))
+        sink = StagedFileSink(s3, keys.versions, form.metadata)
+        self._file = stack.enter_context(StagedFile(FileKind.CURRENT, sink, _TwinWriter(sink, self._final, form)))
+        self._rows = 0
+
+    def bytes(self, row_bytes: float) -> float:
+        """Estimate the size of the final file with the rows written so far, including rows that are still buffered."""
+        return max(self._file.bytes, self._rows * row_bytes)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append live rows in merge form, with the columns of a history."""
+        self._rows += batch.num_rows
+        self._file.write(batch)
+
+    def stage(self) -> list[FileEntry]:
+        """Finish both files and their uploads. Return the final file, and that of versions."""
+        versions = self._file.stage()
+        final = FileEntry.staged(FileKind.FINAL, self._final.stage(), _of_final(self._file.close()))
+        return [final, with_fields(versions, history=self._number)]
+
+
+class _TwinWriter(SortedFileWriter):
+    """Writer of a file of versions that gives all pages to the sink of a final file, too."""
+
+    def __init__(self, sink: Sink, final: Sink, form: HistoryForm) -> None:
+        self._both = _BothSinks(sink, final)
+        self._final = final
+        self._form = form
+        super().__init__(self._both, form.columns, form.spec, form.options)
+
+    def close(self, metadata: Mapping[str, str] | None = None) -> WrittenFile:
+        self.end_pages()
+        self._both.end_pages()
+        written = super().close(metadata)
+        self._final.write(narrowed_footer(self._both.footer, self._empty()))
+        return written
+
+    def _empty(self) -> Footer:
+        """Return the footer of a final file without rows."""
+        file = BytesIO()
+        ParquetFile(file, pa.schema(list(self._form.columns)[: -len(VALIDITY)]), self._form.options).close()
+        return read_footer(file.getvalue(), len(file.getvalue()))
+
+
+class _BothSinks:
+    """The sinks of two files with the same pages. The first one gets all bytes."""
+
+    def __init__(self, sink: Sink, other: Sink) -> None:
+        self._sink = sink
+        self._other = other
+        self._size = 0
+        self._footer: bytearray | None = None
+
+    def write(self, data: bytes | memoryview) -> int:
+        self._size += len(data)
+        self._sink.write(data)
+        if self._footer is None:
+            self._other.write(data)
+        else:
+            self._footer += data
+        return len(data)
+
+    def flush(self) -> None:
+        self._sink.flush()
+        self._other.flush()
+
+    def end_pages(self) -> None:
+        """Keep all further bytes from the second file."""
+        self._footer = bytearray()
+
+    @property
+    def footer(self) -> Footer:
+        """The footer of the first file, once it is written."""
+        if self._footer is None:
+            raise Bug("A file of versions has no footer yet; nothing was committed.")
+        return read_footer(bytes(self._footer), self._size)
+
+
+def _of_final(written: WrittenFile) -> WrittenFile:
+    """Return what a file of versions says of its rows without the columns of a history."""
+    if written.statistics is None:
+        return written
+    own = {field.name for field in VALIDITY}
+    trees = (written.statistics.min, written.statistics.max, written.statistics.nulls)
+    return replace(written, statistics=FileStatistics(*({name: one for name, one in tree.items() if name not in own} for tree in trees)))
