@@ -16,7 +16,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from destination_s3_spark.formats.parquet_footer import DamagedFooter, Footer, footer_bytes, joinable, joined_footer, read_footer
+from destination_s3_spark.formats.parquet_footer import (
+    DamagedFooter,
+    Footer,
+    footer_bytes,
+    joinable,
+    joined_footer,
+    narrowed_footer,
+    read_footer,
+)
 from unit_tests.examples import examples
 
 SCHEMA = pa.schema(
@@ -81,6 +89,23 @@ def test_joined_files_have_the_rows_of_all(files: list[Any], compression: str, d
     assert file.metadata.num_rows == len(expected)
     assert file.metadata.metadata[b"table"] == b"users"
     assert pl.read_parquet(made).to_arrow().select(["id"]).cast(pa.schema([SCHEMA.field("id")])).equals(expected.select(["id"]))
+
+
+@examples(40)
+@given(ROWS, st.sampled_from(["none", "snappy", "zstd"]), st.booleans(), st.integers(1, len(SCHEMA)))
+def test_a_file_without_its_last_columns_has_the_rows_of_the_others(rows: Any, compression: str, dictionary: bool, columns: int) -> None:
+    file, schema, sink = written(rows, compression=compression, use_dictionary=dictionary), pa.schema(list(SCHEMA)[:columns]), io.BytesIO()
+    pq.write_table(schema.empty_table(), sink)
+    narrow = file[: footer(file).pages_end] + narrowed_footer(footer(file), footer(sink.getvalue()))
+    expected = pa.Table.from_pylist(rows, SCHEMA).select(schema.names)
+    read = pq.ParquetFile(io.BytesIO(narrow))
+    assert read.schema_arrow.equals(schema)
+    assert read.read().equals(expected)
+    assert read.metadata.metadata[b"table"] == b"users"
+    assert pl.read_parquet(narrow).columns == schema.names
+    for group in range(read.metadata.num_row_groups):
+        chunks = [read.metadata.row_group(group).column(number) for number in range(read.metadata.num_columns)]
+        assert read.metadata.row_group(group).total_byte_size == sum(chunk.total_uncompressed_size for chunk in chunks)
 
 
 def test_statistics_still_belong_to_their_row_groups(tmp_path: Any) -> None:

@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.errors import ConfigError, SyncError
+from destination_s3_spark.formats.parquet_footer import read_footer
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.updates.resources import MergeTime
@@ -43,6 +46,10 @@ from unit_tests.sync.versioned_lake import (
 )
 
 PAGE = Path(__file__).parents[2] / "docs" / "history.md"
+
+
+def stored(lake: InlineLake, file: Any) -> bytes:
+    return S3Store(lake.settings).get(file.key)
 
 
 @pytest.fixture
@@ -222,6 +229,49 @@ def test_a_type_that_changes_in_place_begins_another_history_with_all_rows_there
     sync(lake, Change(1, 9, {"name": "z", "amount": "nine"}), catalog=users(columns=texts))
     assert brief(history(lake, 2))[1 + raw : 3 + raw] == [(1, "a", 7, 9), (1, "z", 9, None)]
     check(lake, history(lake, 2))
+
+
+def test_valid_versions_are_rows_of_the_table_and_begin_when_these_changed(lake: InlineLake) -> None:
+    lake.options = {"tables": HISTORY, "publish": {"delta": True}}
+    sync(lake, *(Change(id_, 1, {"name": "a", "amount": id_}) for id_ in range(9)))
+    [begun] = [pq.read_table(pa.BufferReader(stored(lake, file))) for file in live(lake, FileKind.FINAL)]
+    sync(lake, Change(3, 4, {"name": "b"}), Change(4, 5, None), Change(10, 6, {"name": "c"}), Change(5, 7, {"name": "a", "amount": 5}))
+    [final], [current] = ([stored(lake, file) for file in live(lake, kind)] for kind in (FileKind.FINAL, FileKind.CURRENT))
+    table, versions = (pq.read_table(pa.BufferReader(file)) for file in (final, current))
+    assert table.schema.equals(begun.schema, check_metadata=True)
+    assert versions.select(table.column_names).equals(table)
+    began = {row["id"]: (row["_valid_from"], row["_valid_from_sync_id"]) for row in versions.to_pylist()}
+    assert began == {**{id_: (moment(1), 1) for id_ in (0, 1, 2, 5, 6, 7, 8)}, 3: (moment(4), 1), 10: (moment(6), 1)}
+    footers = [read_footer(file, len(file)) for file in (final, current)]
+    pages, other = (file[: footer.pages_end] for file, footer in zip((final, current), footers, strict=True))
+    assert pages == other
+    check(lake, history(lake))
+    log = S3Store(lake.settings).list("lake/users/_delta_log/")
+    assert not any(b"_valid_from" in S3Store(lake.settings).get(found.key) for found in log)
+
+
+def test_files_of_versions_that_a_refresh_left_go_on_beside_other_files_of_the_table(lake: InlineLake) -> None:
+    lake.merge_limits = small = {"least_file_bytes": 600_000}
+    lake.merge_budget_bytes = 2**20
+    rows = [Change(id_, 1, {"name": random.Random(id_).randbytes(10_000).hex(), "amount": 1}) for id_ in range(300)]
+    sync(lake, *rows)
+    before = {file.key for file in live(lake, FileKind.CURRENT)}
+    assert len(before) > 4
+    refresh(
+        lake, 2, *rows[:150], Change(150, 3, {"name": "x"}), *rows[151:], *(Change(id_, 3, {"name": "n"}) for id_ in range(300, 400)), at=4
+    )
+    left = {file.key for file in live(lake, FileKind.CURRENT)} & before
+    assert 0 < len(left) < len(before)
+    lake.merge_limits = small
+    changes = [Change(id_, 6, {"name": "z"}) for id_ in (0, 149, 299, 350)] + [Change(id_, 7, None) for id_ in (1, 151)]
+    sync(lake, *changes, catalog=users(2))
+    found = history(lake)
+    check(lake, found)
+    assert {row["id"]: row["name"] for row in found if row["_is_current"] and row["_valid_from"] == moment(6)} == dict.fromkeys(
+        (0, 149, 299, 350), "z"
+    )
+    assert {row["id"] for row in found if row["_is_deleted"]} == {1, 151}
+    assert sorted(row["id"] for row in found if row["_is_current"]) == lake.ids()
 
 
 def test_times_are_the_cursor_s_or_those_of_extraction(lake: InlineLake) -> None:

@@ -79,8 +79,8 @@ class HistoryForm:
         """The form in which only the keys of versions, and what tells when they began, are read."""
         spec = replace(self.spec, cursor=None)
         names = {RAW_ID, META, *(field.name for field in spec.key), VALID_FROM, VALID_FROM_SYNC}
-        payload = pa.schema([field for field in self.merge.payload if field.name in names])
-        return MergeForm(payload, spec, partial(project, schema=payload))
+        payload = pa.schema([field.with_nullable(True) for field in self.merge.payload if field.name in names])
+        return MergeForm(payload, spec, partial(project, schema=payload), only_keys=True)
 
     def file(self, kind: FileKind, key: str, s3: S3Settings) -> StagedFile[pa.RecordBatch]:
         """Start a file of versions. It takes rows in merge form, in the order of keys and times."""

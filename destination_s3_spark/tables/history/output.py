@@ -21,12 +21,12 @@ from destination_s3_spark.schema.arrow import contiguous
 from destination_s3_spark.tables.history.ends import Ends
 from destination_s3_spark.tables.history.form import HistoryForm
 from destination_s3_spark.tables.history.task import EndedOutput, EndedVersions
-from destination_s3_spark.tables.history.versions import Versions, merged_versions, with_columns
+from destination_s3_spark.tables.history.versions import merged_versions, with_columns
 from destination_s3_spark.tables.rules import IS_CURRENT, IS_DELETED, VALID_FROM, VALID_FROM_SYNC, VALID_TO
 from destination_s3_spark.tables.runs.keys import DELETED, KEY, OFFSET
 from destination_s3_spark.tables.runs.merged_rows import RowSource, complete_rows, row_streams
 from destination_s3_spark.tables.runs.refreshed import Notice
-from destination_s3_spark.tables.runs.winners import BURIED_OFFSET, OPENED_OFFSET, STORED_OFFSET, Indices, sorted_by_key
+from destination_s3_spark.tables.runs.winners import BURIED_OFFSET, OPENED_OFFSET, STORED_OFFSET, Flags, Indices, Ranking
 from destination_s3_spark.tables.stored.conversion import project
 from destination_s3_spark.tables.updates.resources import TaskResources
 
@@ -69,41 +69,36 @@ class VersionOutput(ExitStack):
         self._valid = _ValidVersions(complete_rows(streams, 0), task.form.beginnings.schema)
         self._ended = self.enter_context(EndedOutput(task.form, task.scratch, bounds[0], resources.s3))
 
-    def take(self, rows: pa.Table, best: pa.Table) -> pa.Table:
-        """Return the winners with the columns of a history. `rows` must hold all rows of their keys."""
-        keys, live = contiguous(best[KEY]), ~np.asarray(contiguous(best[DELETED]))
-        before = self._valid.until(pc.max(rows[KEY]).as_py())
-        offsets = np.asarray(contiguous(rows[OFFSET]))
-        came = contiguous(rows[KEY]).filter(pa.array((offsets >= 0) & (offsets < BURIED_OFFSET)))
-        is_touched, was_touched = (np.asarray(pc.is_in(found, came)) for found in (keys, contiguous(before[KEY])))
-        start, sync = np.zeros(len(best), np.int64), np.zeros(len(best), np.int64)
-        known = np.zeros(len(best), np.bool_)
-        parts = [(live & ~is_touched, before.filter(pa.array(~was_touched)))]
-        if len(came):
-            parts.append((live & is_touched, self._touched(rows, came, before.filter(pa.array(was_touched)))))
-        for places, versions in parts:
-            if not keys.filter(pa.array(places)).equals(contiguous(versions[KEY])):
-                raise Bug("The rows of a table and the valid versions of its history have different keys; nothing was committed.")
-            start[places] = np.asarray(contiguous(versions[VALID_FROM]).cast(pa.int64()))
-            syncs = contiguous(versions[VALID_FROM_SYNC])
-            sync[places], known[places] = np.asarray(syncs.fill_null(0)), np.asarray(syncs.is_valid())
-        return _with_validity(best, start, pa.array(sync, mask=~known))
+    def take(self, rows: pa.Table, ranked: Ranking, best: pa.Table) -> pa.Table:
+        """Return the winners with the columns of a history. `rows` must hold all rows of their keys, and `best` has one for each key."""
+        group: Indices = np.cumsum(ranked.first) - 1
+        offsets = np.asarray(contiguous(rows[OFFSET]))[ranked.order]
+        stored = np.flatnonzero(offsets == STORED_OFFSET)
+        before = self._valid.until(best[KEY][-1].as_py())
+        _require_same_keys(rows[KEY], ranked.order[stored], before)
+        beginnings = _Beginnings.of(len(best))
+        beginnings.place(group[stored], before)
+        touched = np.zeros(len(best), np.bool_)
+        touched[group[(offsets >= 0) & (offsets < BURIED_OFFSET)]] = True
+        if touched.any():
+            opened = before.filter(pa.array(touched[group[stored]]))
+            current = self._touched(rows.take(pa.array(ranked.order[touched[group]])), opened)
+            at = np.flatnonzero(touched & ~np.asarray(contiguous(best[DELETED])))
+            _require_same_keys(best[KEY], at, current)
+            beginnings.place(at, current)
+        return beginnings.beside(best)
 
     def finish(self) -> VersionedRows:
         """Finish the run of versions that have ended."""
         return VersionedRows(self._valid.taken, self._ended.finish())
 
-    def _touched(self, rows: pa.Table, came: pa.Array[Any], before: pa.Table) -> pa.Table:
-        """Return the versions that are valid now of the keys that came, and write those that have ended."""
-        rows = rows.filter(pc.is_in(rows[KEY], came))
-        stored = sorted_by_key(rows.filter(pc.equal(rows[OFFSET], STORED_OFFSET)))
-        if not contiguous(stored[KEY]).equals(contiguous(before[KEY])):
-            raise Bug("The rows of a table and the valid versions of its history have different keys; nothing was committed.")
-        opened = _of_history(stored, self._form)
-        offsets = pa.array(np.full(len(stored), OPENED_OFFSET))
+    def _touched(self, rows: pa.Table, before: pa.Table) -> pa.Table:
+        """Return the versions that are valid now of the keys that came, and write those that have ended. `rows` are sorted by key."""
+        rows = project(rows, self._form.merge.schema)
+        stored = rows.filter(pc.equal(rows[OFFSET], STORED_OFFSET))
         own = {name: contiguous(before[name]) for name in (VALID_FROM, VALID_FROM_SYNC)}
-        both = pa.concat_tables([_of_history(rows, self._form), with_columns(opened, {**own, OFFSET: offsets})])
-        versions: Versions = merged_versions(both, self._form, self._task.notice, self._ends)
+        opened = with_columns(stored, {**own, OFFSET: pa.array(np.full(len(stored), OPENED_OFFSET))})
+        versions = merged_versions(pa.concat_tables([rows, opened]), self._form, self._task.notice, self._ends)
         self._ended.write(versions)
         return versions.current
 
@@ -132,20 +127,39 @@ class _ValidVersions:
         return found
 
 
-def _of_history(rows: pa.Table, form: HistoryForm) -> pa.Table:
-    """Return rows of the table in the merge form of its history."""
-    return project(rows, form.merge.schema)
+def _require_same_keys(keys: pa.ChunkedArray[Any], at: Indices, versions: pa.Table) -> None:
+    if not contiguous(keys).take(pa.array(at)).equals(contiguous(versions[KEY])):
+        raise Bug("The rows of a table and the valid versions of its history have different keys; nothing was committed.")
 
 
-def _with_validity(rows: pa.Table, start: Indices, sync: pa.Array[Any]) -> pa.Table:
-    none = np.zeros(len(rows), np.bool_)
-    own = {
-        VALID_FROM: pa.array(start).cast(_MICROS),
-        VALID_TO: pa.nulls(len(rows), _MICROS),
-        IS_CURRENT: pa.array(~none),
-        IS_DELETED: pa.array(none),
-        VALID_FROM_SYNC: sync,
-    }
-    for name, values in own.items():
-        rows = rows.append_column(name, values)
-    return rows
+@dataclass(frozen=True, slots=True)
+class _Beginnings:
+    """When the valid versions of rows began, in microseconds since 1970, and the sync that began each, unless it is not known."""
+
+    start: Indices
+    sync: Indices
+    known: Flags
+
+    @classmethod
+    def of(cls, rows: int) -> _Beginnings:
+        return cls(np.zeros(rows, np.int64), np.zeros(rows, np.int64), np.zeros(rows, np.bool_))
+
+    def place(self, at: Indices, versions: pa.Table) -> None:
+        """Take over those of versions for the rows at these positions."""
+        syncs = contiguous(versions[VALID_FROM_SYNC])
+        self.start[at] = np.asarray(contiguous(versions[VALID_FROM]).cast(pa.int64()))
+        self.sync[at], self.known[at] = np.asarray(syncs.fill_null(0)), np.asarray(syncs.is_valid())
+
+    def beside(self, rows: pa.Table) -> pa.Table:
+        """Return the rows with the columns of a history, as valid versions."""
+        none = np.zeros(len(rows), np.bool_)
+        own = {
+            VALID_FROM: pa.array(self.start).cast(_MICROS),
+            VALID_TO: pa.nulls(len(rows), _MICROS),
+            IS_CURRENT: pa.array(~none),
+            IS_DELETED: pa.array(none),
+            VALID_FROM_SYNC: pa.array(self.sync, mask=~self.known),
+        }
+        for name, values in own.items():
+            rows = rows.append_column(name, values)
+        return rows

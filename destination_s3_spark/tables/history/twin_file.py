@@ -92,6 +92,7 @@ class _BothSinks:
         self._footer: bytearray | None = None
 
     def write(self, data: bytes | memoryview) -> int:
+        data = bytes(data)  # once for both
         self._size += len(data)
         self._sink.write(data)
         if self._footer is None:

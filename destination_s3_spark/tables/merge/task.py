@@ -27,7 +27,7 @@ from destination_s3_spark.tables.runs.merged_rows import ROUNDS_SHARE, RowSource
 from destination_s3_spark.tables.runs.refreshed import Refresh, RefreshComparison
 from destination_s3_spark.tables.runs.sorted_file import MergeForm, tombstone_schema
 from destination_s3_spark.tables.runs.table_format import MERGED_PIECE_BYTES, FileKeys, FileSize, TableFormat
-from destination_s3_spark.tables.runs.winners import BURIED_OFFSET, EXTRACTED_AT, winners
+from destination_s3_spark.tables.runs.winners import BURIED_OFFSET, EXTRACTED_AT, ranking
 from destination_s3_spark.tables.staged.staged_file import StagedFile, batches_of
 from destination_s3_spark.tables.updates.resources import TaskResources
 
@@ -251,11 +251,14 @@ def _merge(task: MergeTask, streams: list[RowStream], output: MergeOutput) -> tu
         if task.history is not None:
             history = stack.enter_context(VersionOutput(task.history, (task.low, task.high), resources))
         for rows in complete_rows(streams, resources.budget_bytes // ROUNDS_SHARE):
+            ranked = None if history is None else ranking(rows, has_cursor)
             if log is not None:
                 best = log.take(rows)
+            elif comparison is not None:
+                best = comparison.of(rows).table_rows
             else:
-                best = winners(rows, has_cursor) if comparison is None else comparison.of(rows).table_rows
-            output.write(best if history is None else history.take(rows, best))
+                best = rows.take(pa.array((ranked or ranking(rows, has_cursor)).winners))
+            output.write(best if history is None or ranked is None else history.take(rows, ranked, best))
         logged, versions = None if log is None else log.finish(), None if history is None else history.finish()
     return logged, 0 if comparison is None else comparison.kept, versions
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,7 +30,9 @@ from destination_s3_spark.tables.runs.keys import (
     CURSOR,
     DELETED,
     KEY,
+    META,
     OFFSET,
+    RAW_ID,
     KeySpec,
     cursor_column,
     deleted_column,
@@ -193,6 +195,8 @@ class MergeForm:
     """The table's soft deletions, or None if it has none."""
     of_table: tuple[str, ...] | None = None
     """The columns to read of the table's own files. None for all."""
+    only_keys: bool = False
+    """Whether RAW_ID and META serve only for keys that do not fit, so that they are not read from files without such keys."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -219,7 +223,9 @@ class SortedFile:
         if metadata[KEY_FINGERPRINT] != spec.fingerprint:
             raise Bug("A file is not sorted by the table's primary key of today; nothing was merged.")
         self._same_cursor = metadata[CURSOR_FINGERPRINT] == form.spec.cursor_fingerprint
-        self._columns = list(form.of_table) if form.of_table is not None and kind in _OF_TABLE else form.schema.names
+        columns = form.of_table if form.of_table is not None and kind in _OF_TABLE else form.schema.names
+        without = (RAW_ID, META) if form.only_keys and _has_no_nulls(self._footer, [field.name for field in spec.key]) else ()
+        self._columns = [name for name in columns if name not in without]
 
     def read(
         self,
@@ -341,6 +347,14 @@ def _footer(metadata: pq.FileMetaData) -> dict[str, str]:
     if len(found) < len(names):
         raise Bug("A file that should be sorted by key was not written so.")
     return found
+
+
+def _has_no_nulls(footer: pq.FileMetaData, columns: Collection[str]) -> bool:
+    """Tell whether the statistics of the file say that it has all of the columns, without any null in them."""
+    groups = (footer.row_group(number) for number in range(footer.num_row_groups))
+    chunks = [chunk for group in groups for chunk in map(group.column, range(group.num_columns)) if chunk.path_in_schema in columns]
+    nulls = [None if chunk.statistics is None else chunk.statistics.null_count for chunk in chunks]
+    return len(nulls) == len(columns) * footer.num_row_groups and all(count == 0 for count in nulls)
 
 
 def _within(rows: pa.Table, low: bytes, high: bytes | None) -> pa.Table:
