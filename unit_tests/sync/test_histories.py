@@ -281,8 +281,9 @@ def test_times_are_the_cursor_s_or_those_of_extraction(lake: InlineLake) -> None
     assert brief(history(lake)) == [(1, "a", 3, 4), (1, "b", 4, None)]
 
 
-def test_soft_deletions_end_versions_and_values_that_were_left_out_are_those_before(lake: InlineLake) -> None:
-    lake.options = {"tables": {**HISTORY, "cdc_deletion_mode": "soft"}, "change_log": {"enabled": True, "format": "jsonl"}}
+@pytest.mark.parametrize("deletion", ["hard", "soft"])
+def test_deletions_end_versions_and_values_that_were_left_out_are_those_before(lake: InlineLake, deletion: str) -> None:
+    lake.options = {"tables": {**HISTORY, "cdc_deletion_mode": deletion}, "change_log": {"enabled": True, "format": "jsonl"}}
     left_out = {"name": PLACEHOLDER, "amount": 2}
     sync(lake, Change(1, 1, {"name": "a", "amount": 1}), Change(2, 1, {"name": "b"}), Change(1, 2, left_out))
     sync(lake, Change(1, 3, {"name": PLACEHOLDER, "amount": 3}), Change(2, 4, None))

@@ -1,7 +1,7 @@
 """The form of a history: its columns, the columns whose changes make versions, and the time at which a version begins.
 
-A row of a history is the record that began the version, with all columns of the table, and four columns more. Versions that are valid now
-are in files of their own, so that the end of one rewrites no version that has ended before.
+A row of a history has all columns of the table, with the values of the version's records, and five columns more. Versions that are valid
+now are in files of their own, so that the end of one rewrites no version that has ended before.
 """
 
 from __future__ import annotations

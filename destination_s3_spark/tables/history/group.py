@@ -50,8 +50,8 @@ MOST_CLOSED_FILES = 16
 CLOSING_BYTES = 128 * 2**20
 """Bytes of ended versions that one task writes."""
 
-TIME_TOGETHER, TIME_APART = 1.3, 2.3
-"""Factors of the time of a merge that also writes a history, by the tasks that merge the table or by tasks of its own."""
+TIME_APART = 2.3
+"""Factor of the time of a merge beside which tasks of their own write a history."""
 
 logger = logging.getLogger("airbyte")
 
@@ -105,8 +105,8 @@ class HistoryMerge:
 
     @property
     def time_factor(self) -> float:
-        """The time of a merge with the history, as a multiple of the time without one."""
-        return TIME_TOGETHER if self.together else TIME_APART
+        """The time of a merge with the history, as a multiple of that of the tasks that merge the table."""
+        return 1 if self.together else TIME_APART
 
     @cached_property
     def beside(self) -> tuple[FileEntry, ...]:

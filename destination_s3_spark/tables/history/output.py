@@ -129,7 +129,10 @@ class _ValidVersions:
 
 def _require_same_keys(keys: pa.ChunkedArray[Any], at: Indices, versions: pa.Table) -> None:
     if not contiguous(keys).take(pa.array(at)).equals(contiguous(versions[KEY])):
-        raise Bug("The rows of a table and the valid versions of its history have different keys; nothing was committed.")
+        raise Bug(
+            "The rows of a table and the valid versions of its history have different keys; nothing was committed. Run verify to see them. "
+            "The table goes on if tables.history leaves the stream out."
+        )
 
 
 @dataclass(frozen=True, slots=True)
