@@ -171,7 +171,8 @@ CASES = {
         JoinTask, [Step([n]) for n in range(1, LEAST_FILES)], Step([99], options=COMPACTED), [*range(1, LEAST_FILES), 99], given_up=True
     ),
     "changes": Case(RenderTask, [Step([1, 2], DEDUP, options=LOGGED)], Step([2, 3], DEDUP, options=LOGGED), [1, 2, 3]),
-    "versions": Case(HistoryTask, [Step([1, 2], DEDUP, options=VERSIONED)], Step([2, 3], DEDUP, options=VERSIONED), [1, 2, 3]),
+    "versions": Case(HistoryTask, [Step([1, 2], DEDUP)], Step([2, 3], DEDUP, options=VERSIONED), [1, 2, 3]),
+    "versions beside rows": Case(MergeTask, [Step([1, 2], DEDUP, options=VERSIONED)], Step([2, 3], DEDUP, options=VERSIONED), [1, 2, 3]),
     "ended versions": Case(ClosingTask, [Step([1, 2], DEDUP, options=VERSIONED)], Step([3], DEDUP, deleted=[1], options=VERSIONED), [2, 3]),
     "search": Case(SearchTask, [Step([1, 2])], Step([3]), [1, 2, 3], command=forget_two),
     "search of sorted files": Case(SortedSearchTask, [Step([1, 2], DEDUP)], Step([3], DEDUP), [1, 2, 3], command=forget_two),
