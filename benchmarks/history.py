@@ -9,24 +9,21 @@ from __future__ import annotations
 import argparse
 import statistics
 import tempfile
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import boto3
 import numpy as np
 
-from benchmarks import invoices, sync_run, target
+from benchmarks import target
 from benchmarks.invoices import Invoices
 from benchmarks.machine import describe_machine
-from benchmarks.table_log import TableLog
+from benchmarks.merge_policies import MB, Bench
 
 WAYS: dict[str, tuple[str, dict[str, Any]]] = {
     "appended": ("append", {}),
     "merged": ("append_dedup", {}),
     "with a history": ("append_dedup", {"history": [{"stream": "*"}]}),
 }
-MB = 1e6
 
 
 def main() -> None:
@@ -36,16 +33,16 @@ def main() -> None:
     random = np.random.default_rng(args.seed)
     cpu: dict[str, list[float]] = {way: [] for way in WAYS}
     with tempfile.TemporaryDirectory() as name, target.endpoint(None, "benchmark", Path(name)) as address:
+        bench = Bench(address, "benchmark", Path(name), "")
         for way in WAYS:
-            _sync(way, Invoices(random.permutation(args.rows), seed=args.seed), 0, address, Path(name))
+            _cpu_seconds(bench, way, Invoices(random.permutation(args.rows), seed=args.seed))
         for number in range(1, args.repeat + 1):
             changes = Invoices(random.permutation(args.rows)[: args.rows * args.percent // 100], number, args.seed)
             for way in list(WAYS)[:: 1 if number % 2 else -1]:
-                cpu[way].append(_sync(way, changes, number, address, Path(name)))
+                cpu[way].append(_cpu_seconds(bench, way, changes))
             print("  ".join(f"{way}: {taken[-1]:.1f} s" for way, taken in cpu.items()), flush=True)
         for way in list(WAYS)[1:]:
-            log = TableLog(boto3.client("s3", endpoint_url=address), "benchmark", way.replace(" ", "-"))
-            print(f"{way}: {log.bytes_written() / MB:,.0f} MB written")
+            print(f"{way}: {bench.log(way.replace(' ', '-')).bytes_written() / MB:,.0f} MB written")
     for way, taken in cpu.items():
         merges = [one - base for one, base in zip(taken, cpu["appended"], strict=True)]
         plain = [one - base for one, base in zip(cpu["merged"], cpu["appended"], strict=True)]
@@ -53,17 +50,11 @@ def main() -> None:
         print(f"{way:<16} {statistics.median(merges):6.2f} CPU s of the merge  {share:5.2f}")
 
 
-def _sync(way: str, rows: Invoices, number: int, address: str, directory: Path) -> float:
+def _cpu_seconds(bench: Bench, way: str, rows: Invoices) -> float:
     """Sync the rows, and return the CPU seconds of all processes of the sync."""
     mode, tables = WAYS[way]
-    config = target.config(address, "benchmark", way.replace(" ", "-"), raw_tables="off")
-    config["tables"] = {**config.get("tables", {}), **tables}
-    command = sync_run.write_command(config, invoices.catalog(mode, number), directory)
-    errors = directory / "errors.log"
-    result = sync_run.run(command, chain(rows.chunks(), [invoices.ending(number)]), errors)
-    if result.code != 0 or result.sampler is None:
-        raise SystemExit(f"a sync ended with exit code {result.code}:\n{errors.read_text()[-3_000:]}")
-    return sum(result.sampler.cpu_seconds.values())
+    sampler = bench.sync(way.replace(" ", "-"), rows, mode, tables).sampler
+    return 0.0 if sampler is None else sum(sampler.cpu_seconds.values())
 
 
 def _arguments() -> argparse.Namespace:
