@@ -98,6 +98,8 @@ def test_a_reader_sees_one_commit_at_every_call(mode: str, table: PublishedTable
     everyone = len(IDS)
     table.connector.write(table.catalog(PROPERTIES), lines(table, 0, chance)).expect_success()
     shown: Rounds = Counter({0: everyone})
+    for reading in readers.values():
+        assert reading() == shown, "an engine starts here, not while a call waits for it"
     for number, generation in ((1, 1), (2, 2)):
         seen.update({name: [] for name in readers})
         proxy.forget()
