@@ -64,15 +64,15 @@ class FileEntry(Struct, frozen=True, rename="camel", omit_defaults=True):
     """A file: staged by a task, or as a block names it.
 
     `upload_id` is null if the file is known to be visible. `sorted_by`: fingerprint of the key by which its rows are sorted, if they are.
-    `copy_of`: the key of the final file whose rows a merge state has. `schema_id` names the schema of its columns. `offset` is the chain
-    offset of its first row, null for rows that a merge combined. In AddData these two and `generation_id` follow from the block, and a
-    staged file has them only where they differ from the block's; entries of other events state them.
-    `unbounded`: names of the columns that have a value without a bound in its statistics. None if none were gathered, because no publisher
-    needed them. `landed_on`: the day on which the last rows of a raw file landed, or a file of closed versions was written, counted from
-    1970. Only live files have it; added ones do not. `in_partition`: whether the name of its folder has the value of a partition. Its
-    rows are then those of a partition out of several landed files or a part of one, so `offset` only gives their order among the files of
-    the partition. `combined`: whether the file is a run made of several landed runs, or a part of it. Its `offset` is then that of the
-    first of their rows. `history`: the number of the history that a file of versions belongs to, counted from 1.
+    `copy_of`: the key of the final file whose rows a merge state, or a file of versions, has. `schema_id` names the schema of its columns.
+    `offset` is the chain offset of its first row, null for rows that a merge combined. In AddData these two and `generation_id` follow from
+    the block, and a staged file has them only where they differ from the block's; entries of other events state them. `unbounded`: names of
+    the columns that have a value without a bound in its statistics. None if none were gathered, because no publisher needed them.
+    `landed_on`: the day on which the last rows of a raw file landed, or a file of closed versions was written, counted from 1970. Only live
+    files have it; added ones do not. `in_partition`: whether the name of its folder has the value of a partition. Its rows are then those
+    of a partition out of several landed files or a part of one, so `offset` only gives their order among the files of the partition.
+    `combined`: whether the file is a run made of several landed runs, or a part of it. Its `offset` is then that of the first of their
+    rows. `history`: the number of the history that a file of versions belongs to, counted from 1.
 
     `keys` and `statistics` have values of records. Blocks, which are never deleted, do not have them: they are in the file's footer, and
     the session that wrote the file and the hint know them.

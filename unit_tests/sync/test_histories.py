@@ -250,6 +250,21 @@ def test_valid_versions_are_rows_of_the_table_and_begin_when_these_changed(lake:
     assert not any(b"_valid_from" in S3Store(lake.settings).get(found.key) for found in log)
 
 
+def test_a_merge_reads_the_rows_of_both_files_once(lake: InlineLake) -> None:
+    sync(lake, *(Change(id_, 1, {"name": "a"}) for id_ in range(9)))
+    sync(lake, Change(3, 4, {"name": "b"}))
+    [final], [current] = live(lake, FileKind.FINAL), live(lake, FileKind.CURRENT)
+    assert (current.copy_of, current.rows) == (final.key, final.rows)
+    S3Store(lake.settings).delete([final.key])
+    sync(lake, Change(3, 5, None), Change(5, 6, {"name": "c"}), Change(9, 7, {"name": "n"}))
+    assert lake.ids() == [0, 1, 2, 4, 5, 6, 7, 8, 9]
+    found = history(lake)
+    assert brief(row for row in found if row["id"] in (3, 5)) == [
+        (3, "a", 1, 4), (3, "b", 4, 5, "deleted"), (5, "a", 1, 6), (5, "c", 6, None)
+    ]  # fmt: skip
+    check(lake, found)
+
+
 def test_files_of_versions_that_a_refresh_left_go_on_beside_other_files_of_the_table(lake: InlineLake) -> None:
     lake.merge_limits = small = {"least_file_bytes": 600_000}
     lake.merge_budget_bytes = 2**20

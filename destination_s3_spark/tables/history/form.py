@@ -26,7 +26,7 @@ from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.columns.validity import VALIDITY
 from destination_s3_spark.tables.open_table import OpenTable
-from destination_s3_spark.tables.rules import VALID_FROM, VALID_FROM_SYNC
+from destination_s3_spark.tables.rules import IS_CURRENT, IS_DELETED, VALID_FROM, VALID_FROM_SYNC, VALID_TO
 from destination_s3_spark.tables.runs.keys import CDC_FIELDS, META, RAW_ID, KeySpec
 from destination_s3_spark.tables.runs.refreshed import micros
 from destination_s3_spark.tables.runs.sorted_file import MergeForm, SortedFileWriter
@@ -60,6 +60,13 @@ class HistoryForm:
     def spec(self) -> KeySpec:
         """The key by which versions are sorted."""
         return self.merge.spec
+
+    @property
+    def rows(self) -> MergeForm:
+        """The form of the table's rows with what tells when their versions began, where a file has that."""
+        made = (VALID_TO, IS_CURRENT, IS_DELETED)
+        payload = pa.schema([field for field in self.merge.payload if field.name not in made])
+        return MergeForm(payload, self.spec, partial(project, schema=payload), self.merge.soft)
 
     @property
     def deciding(self) -> MergeForm:

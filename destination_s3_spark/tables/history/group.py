@@ -109,9 +109,15 @@ class HistoryMerge:
         return 1 if self.together else TIME_APART
 
     @cached_property
-    def beside(self) -> tuple[FileEntry, ...]:
-        """The files of valid versions that are rewritten together with the final files of the same keys."""
-        return tuple(self._of(FileKind.CURRENT)) if self.together else ()
+    def inputs(self) -> MergeInputs:
+        """The input files of the merge. Files of valid versions take the place of the final files with the same rows; others are beside."""
+        if not self.together:
+            return self._inputs
+        current = self._of(FileKind.CURRENT)
+        copies = {(file.copy_of, file.rows): file for file in current if file.copy_of is not None}
+        table = tuple((copies.get((final.key, final.rows), rows), final) for rows, final in self._inputs.table)
+        read = {rows.key for rows, _ in table}
+        return replace(self._inputs, table=table, versions=tuple(file for file in current if file.key not in read))
 
     def task(self, planned: PlannedRange) -> VersionTask | None:
         """Return the history's part of the merge of a range. None if tasks of its own find the versions."""
@@ -135,7 +141,7 @@ class HistoryMerge:
         if not self.together:
             return (yield from self._apart(runs))
         replaced = {file.key for file in plan.replaced}
-        gone = [file for file in self.beside if file.key in replaced]
+        gone = [file for file in self.inputs.versions if file.key in replaced]
         done = [one.versions for one in ranges if one.versions is not None]
         rows = sum(one.run_rows for one in ranges)  # the merge of the table has checked them
         read, expected = sum(one.read for one in done), sum(file.rows for file in gone)

@@ -1,7 +1,8 @@
 """The history's part of a merge task, whose final files and files of valid versions have the same rows.
 
-The version of a row that stays valid is the table's row. So the merge of the table makes the rows of both, and only the times at which
-versions began are read of the files of versions. Versions are looked for only where records came.
+The version of a row that stays valid is the table's row. So the merge of the table makes the rows of both, and reads files of versions in
+the place of the final files that were written together with them. Of other files of versions, only the times at which these began are read.
+Versions are looked for only where records came.
 """
 
 from __future__ import annotations
@@ -26,19 +27,25 @@ from destination_s3_spark.tables.rules import IS_CURRENT, IS_DELETED, VALID_FROM
 from destination_s3_spark.tables.runs.keys import DELETED, KEY, OFFSET
 from destination_s3_spark.tables.runs.merged_rows import RowSource, complete_rows, row_streams
 from destination_s3_spark.tables.runs.refreshed import Notice
-from destination_s3_spark.tables.runs.winners import BURIED_OFFSET, OPENED_OFFSET, STORED_OFFSET, Flags, Indices, Ranking
+from destination_s3_spark.tables.runs.winners import BURIED_OFFSET, OPENED_OFFSET, STORED_OFFSET, Indices, Ranking, ranking
 from destination_s3_spark.tables.stored.conversion import project
 from destination_s3_spark.tables.updates.resources import TaskResources
 
+DIFFERENT = (
+    "The rows of a table and the valid versions of its history have different keys; nothing was committed. Run verify to see them. "
+    "The table goes on if tables.history leaves the stream out."
+)
+
 _MICROS = pa.timestamp("us", tz="UTC")
+_BEGINNING = (VALID_FROM, VALID_FROM_SYNC)
 
 
 @dataclass(frozen=True, slots=True)
 class VersionTask:
     """The history's part of a merge task. Picklable.
 
-    `current`: the files of valid versions with keys of the range. `ended`: those of ended versions, each with its last key. `number`: that
-    of the history. `scratch`: the key for the run of versions that end.
+    `current`: the files of valid versions with keys of the range that are not read as the table's rows. `ended`: those of ended versions,
+    each with its last key. `number`: that of the history. `scratch`: the key for the run of versions that end.
     """
 
     form: HistoryForm
@@ -51,7 +58,7 @@ class VersionTask:
 
 @dataclass(frozen=True, slots=True)
 class VersionedRows:
-    """The output of a task for the history: the number of valid versions read, and those that have ended."""
+    """The output of a task for the history: the number of valid versions read beside the table's rows, and those that have ended."""
 
     read: int
     ended: EndedVersions | None
@@ -69,35 +76,42 @@ class VersionOutput(ExitStack):
         self._valid = _ValidVersions(complete_rows(streams, 0), task.form.beginnings.schema)
         self._ended = self.enter_context(EndedOutput(task.form, task.scratch, bounds[0], resources.s3))
 
+    def ranked(self, rows: pa.Table) -> tuple[pa.Table, Ranking]:
+        """Rank the rows, and give those of the table the beginnings of their versions. `rows` must hold all rows of their keys."""
+        ranked = ranking(rows, self._form.spec.cursor is not None)
+        if not self._task.current:
+            return rows, ranked
+        before = self._valid.until(rows[KEY][int(ranked.order[-1])].as_py())
+        stored = ranked.order[np.asarray(contiguous(rows[OFFSET]))[ranked.order] == STORED_OFFSET]
+        at = stored[np.asarray(contiguous(rows[VALID_FROM]).is_null())[stored]]
+        _require_same_keys(rows[KEY], at, before)
+        return _with_beginnings(rows, at, before), ranked
+
     def take(self, rows: pa.Table, ranked: Ranking, best: pa.Table) -> pa.Table:
         """Return the winners with the columns of a history. `rows` must hold all rows of their keys, and `best` has one for each key."""
         group: Indices = np.cumsum(ranked.first) - 1
         offsets = np.asarray(contiguous(rows[OFFSET]))[ranked.order]
-        stored = np.flatnonzero(offsets == STORED_OFFSET)
-        before = self._valid.until(best[KEY][-1].as_py())
-        _require_same_keys(rows[KEY], ranked.order[stored], before)
-        beginnings = _Beginnings.of(len(best))
-        beginnings.place(group[stored], before)
         touched = np.zeros(len(best), np.bool_)
         touched[group[(offsets >= 0) & (offsets < BURIED_OFFSET)]] = True
         if touched.any():
-            opened = before.filter(pa.array(touched[group[stored]]))
-            current = self._touched(rows.take(pa.array(ranked.order[touched[group]])), opened)
+            current = self._touched(rows.take(pa.array(ranked.order[touched[group]])))
             at = np.flatnonzero(touched & ~np.asarray(contiguous(best[DELETED])))
             _require_same_keys(best[KEY], at, current)
-            beginnings.place(at, current)
-        return beginnings.beside(best)
+            best = _with_beginnings(best, at, current)
+        if pc.any(pc.and_(best[VALID_FROM].is_null(), pc.invert(best[DELETED]))).as_py():
+            raise Bug(DIFFERENT)
+        return _as_valid(best)
 
     def finish(self) -> VersionedRows:
         """Finish the run of versions that have ended."""
         return VersionedRows(self._valid.taken, self._ended.finish())
 
-    def _touched(self, rows: pa.Table, before: pa.Table) -> pa.Table:
+    def _touched(self, rows: pa.Table) -> pa.Table:
         """Return the versions that are valid now of the keys that came, and write those that have ended. `rows` are sorted by key."""
-        rows = project(rows, self._form.merge.schema)
-        stored = rows.filter(pc.equal(rows[OFFSET], STORED_OFFSET))
-        own = {name: contiguous(before[name]) for name in (VALID_FROM, VALID_FROM_SYNC)}
-        opened = with_columns(stored, {**own, OFFSET: pa.array(np.full(len(stored), OPENED_OFFSET))})
+        schema = self._form.merge.schema
+        stored = project(rows.filter(pc.equal(rows[OFFSET], STORED_OFFSET)), schema)
+        opened = with_columns(stored, {OFFSET: pa.array(np.full(len(stored), OPENED_OFFSET))})
+        rows = project(rows.drop_columns(list(_BEGINNING)), schema)
         versions = merged_versions(pa.concat_tables([rows, opened]), self._form, self._task.notice, self._ends)
         self._ended.write(versions)
         return versions.current
@@ -129,40 +143,25 @@ class _ValidVersions:
 
 def _require_same_keys(keys: pa.ChunkedArray[Any], at: Indices, versions: pa.Table) -> None:
     if not contiguous(keys).take(pa.array(at)).equals(contiguous(versions[KEY])):
-        raise Bug(
-            "The rows of a table and the valid versions of its history have different keys; nothing was committed. Run verify to see them. "
-            "The table goes on if tables.history leaves the stream out."
-        )
+        raise Bug(DIFFERENT)
 
 
-@dataclass(frozen=True, slots=True)
-class _Beginnings:
-    """When the valid versions of rows began, in microseconds since 1970, and the sync that began each, unless it is not known."""
+def _with_beginnings(rows: pa.Table, at: Indices, versions: pa.Table) -> pa.Table:
+    """Give the rows at these positions the beginnings of versions."""
+    place = np.full(len(rows), -1)
+    place[at] = np.arange(len(at))
+    taken, has_version = pa.array(place, mask=place < 0), pa.array(place >= 0)
+    own = {name: (contiguous(versions[name]).take(taken), contiguous(rows[name])) for name in _BEGINNING}
+    return with_columns(rows, {name: pc.if_else(has_version, version, before) for name, (version, before) in own.items()})
 
-    start: Indices
-    sync: Indices
-    known: Flags
 
-    @classmethod
-    def of(cls, rows: int) -> _Beginnings:
-        return cls(np.zeros(rows, np.int64), np.zeros(rows, np.int64), np.zeros(rows, np.bool_))
-
-    def place(self, at: Indices, versions: pa.Table) -> None:
-        """Take over those of versions for the rows at these positions."""
-        syncs = contiguous(versions[VALID_FROM_SYNC])
-        self.start[at] = np.asarray(contiguous(versions[VALID_FROM]).cast(pa.int64()))
-        self.sync[at], self.known[at] = np.asarray(syncs.fill_null(0)), np.asarray(syncs.is_valid())
-
-    def beside(self, rows: pa.Table) -> pa.Table:
-        """Return the rows with the columns of a history, as valid versions."""
-        none = np.zeros(len(rows), np.bool_)
-        own = {
-            VALID_FROM: pa.array(self.start).cast(_MICROS),
-            VALID_TO: pa.nulls(len(rows), _MICROS),
-            IS_CURRENT: pa.array(~none),
-            IS_DELETED: pa.array(none),
-            VALID_FROM_SYNC: pa.array(self.sync, mask=~self.known),
-        }
-        for name, values in own.items():
-            rows = rows.append_column(name, values)
-        return rows
+def _as_valid(rows: pa.Table) -> pa.Table:
+    """Return the rows with all columns of a history, as valid versions."""
+    own = {
+        VALID_TO: pa.nulls(len(rows), _MICROS),
+        IS_CURRENT: pa.repeat(True, len(rows)),
+        IS_DELETED: pa.repeat(False, len(rows)),
+    }
+    for name, values in own.items():
+        rows = rows.append_column(name, values)
+    return rows

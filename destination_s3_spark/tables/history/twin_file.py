@@ -56,7 +56,7 @@ class TwinFile:
         """Finish both files and their uploads. Return the final file, and that of versions."""
         versions = self._file.stage()
         final = FileEntry.staged(FileKind.FINAL, self._final.stage(), _of_final(self._file.close()))
-        return [final, with_fields(versions, history=self._number)]
+        return [final, with_fields(versions, history=self._number, copy_of=final.key)]
 
 
 class _TwinWriter(SortedFileWriter):

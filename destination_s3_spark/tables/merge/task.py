@@ -218,9 +218,10 @@ def merge_range(task: MergeTask) -> MergedRange:
     Raises ConfigError, TransientError, or DataError for a missing file. Nothing stays staged after an error.
     """
     began = time.monotonic()
+    form = task.table.form if task.history is None else task.history.form.rows
     with (
         MergeOutput(task) as output,
-        row_streams(task.sources, task.table.form, (task.low, task.high), task.resources) as streams,
+        row_streams(task.sources, form, (task.low, task.high), task.resources) as streams,
     ):
         logged, kept, versions = _merge(task, streams, output)
         files = output.stage()
@@ -250,8 +251,8 @@ def _merge(task: MergeTask, streams: list[RowStream], output: MergeOutput) -> tu
             log = stack.enter_context(ChangeOutput(task.log, has_cursor, soft, resources, comparison))
         if task.history is not None:
             history = stack.enter_context(VersionOutput(task.history, (task.low, task.high), resources))
-        for rows in complete_rows(streams, resources.budget_bytes // ROUNDS_SHARE):
-            ranked = None if history is None else ranking(rows, has_cursor)
+        for found in complete_rows(streams, resources.budget_bytes // ROUNDS_SHARE):
+            rows, ranked = (found, None) if history is None else history.ranked(found)
             if log is not None:
                 best = log.take(rows)
             elif comparison is not None:

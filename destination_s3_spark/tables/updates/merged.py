@@ -106,7 +106,7 @@ class Merge:
         runs = yield from self._runs(every_version=log is not None or history is not None)
         waited, scratch = yield from waiting_runs(self.table, waiting, self.form, self._next_scratch, self.resources.task)
         self._scratch += scratch
-        plan = self._plan(runs, history)
+        plan = self._plan(runs)
         tasks = list(self._tasks(plan, log, compared, waited, history))
         if not self._has_time(int(sum(map(_weight, tasks)) * (1 if history is None else history.time_factor))):
             self.table.writer.store.delete(self._scratch)
@@ -141,7 +141,9 @@ class Merge:
         """Make the history's part of the merge, or return None if the table has no history. Say so if it had one."""
         table = self.table
         if table.rules.history_of(table.stream.id) is not None:
-            return HistoryMerge(table, self.live, self.form, self.inputs, self.resources)
+            history = HistoryMerge(table, self.live, self.form, self.inputs, self.resources)
+            self.inputs = history.inputs
+            return history
         ended = ended_history(table, self.live)
         if ended is not None:
             logger.warning(
@@ -181,10 +183,9 @@ class Merge:
     def _next_scratch(self) -> str:
         return self.table.layout.scratch_prefix(self.table.writer.next_token())
 
-    def _plan(self, runs: Sequence[FileEntry], history: HistoryMerge | None) -> MergePlan:
+    def _plan(self, runs: Sequence[FileEntry]) -> MergePlan:
         sizes, spec, task = Sizes(self.form.target_file_bytes, self.resources.task.budget_bytes), self.form.spec, self.resources.task
-        inputs = self.inputs if history is None else replace(self.inputs, versions=history.beside)
-        return plan_of(inputs, runs, spec, sizes, task.s3, self.table.writer.map_files)
+        return plan_of(self.inputs, runs, spec, sizes, task.s3, self.table.writer.map_files)
 
     def _has_time(self, size: int) -> bool:
         """Reserve the time to merge so many bytes. Return False, with a warning, if a sync does not have it."""
