@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import lru_cache
 from io import BytesIO
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.formats.file_format import Sink
 from destination_s3_spark.formats.file_statistics import FileStatistics, WrittenFile
-from destination_s3_spark.formats.parquet import ParquetFile
+from destination_s3_spark.formats.parquet import ParquetFile, ParquetOptions
 from destination_s3_spark.formats.parquet_footer import Footer, narrowed_footer, read_footer
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
@@ -72,14 +73,8 @@ class _TwinWriter(SortedFileWriter):
         self.end_pages()
         self._both.end_pages()
         written = super().close(metadata)
-        self._final.write(narrowed_footer(self._both.footer, self._empty()))
+        self._final.write(narrowed_footer(self._both.footer, _empty(self._form.columns, self._form.options)))
         return written
-
-    def _empty(self) -> Footer:
-        """Return the footer of a final file without rows."""
-        file = BytesIO()
-        ParquetFile(file, pa.schema(list(self._form.columns)[: -len(VALIDITY)]), self._form.options).close()
-        return read_footer(file.getvalue(), len(file.getvalue()))
 
 
 class _BothSinks:
@@ -115,6 +110,14 @@ class _BothSinks:
         if self._footer is None:
             raise Bug("A file of versions has no footer yet; nothing was committed.")
         return read_footer(bytes(self._footer), self._size)
+
+
+@lru_cache(maxsize=8)
+def _empty(columns: pa.Schema, options: ParquetOptions) -> Footer:
+    """Return the footer of a final file without rows, given the columns of its history."""
+    file = BytesIO()
+    ParquetFile(file, pa.schema(list(columns)[: -len(VALIDITY)]), options).close()
+    return read_footer(file.getvalue(), len(file.getvalue()))
 
 
 def _of_final(written: WrittenFile) -> WrittenFile:
