@@ -250,6 +250,25 @@ def test_valid_versions_are_rows_of_the_table_and_begin_when_these_changed(lake:
     assert not any(b"_valid_from" in S3Store(lake.settings).get(found.key) for found in log)
 
 
+def test_files_of_partitions_have_files_of_versions_beside_them(lake: InlineLake) -> None:
+    lake.options = {"tables": {**HISTORY, "partition_by": [{"stream": "*", "column": "id", "transform": "identity"}]}}
+    sync(lake, *(Change(id_, 1, {"name": "a"}) for id_ in range(5)))
+    sync(lake, Change(1, 4, {"name": "b"}), Change(3, 5, {"name": "c"}), Change(4, 6, None), Change(7, 7, {"name": "d"}))
+    current, final = live(lake, FileKind.CURRENT), live(lake, FileKind.FINAL)
+    beside = {file.copy_of: file for file in current if file.copy_of is not None}
+    rewritten = [file for file in final if file.key in beside]
+    assert {"1", "3", "7"} <= {file.partition for file in rewritten}
+    for file in rewritten:
+        table, versions = (pq.read_table(pa.BufferReader(stored(lake, one))) for one in (file, beside[file.key]))
+        assert versions.select(table.column_names).equals(table)
+    sync(lake, Change(1, 8, None), Change(0, 9, {"name": "e"}), Change(7, 10, {"name": "f"}))
+    found = history(lake)
+    assert brief(row for row in found if row["id"] in (1, 7)) == [
+        (1, "a", 1, 4), (1, "b", 4, 8, "deleted"), (7, "d", 7, 10), (7, "f", 10, None)
+    ]  # fmt: skip
+    check(lake, found)
+
+
 def test_a_merge_reads_the_rows_of_both_files_once(lake: InlineLake) -> None:
     sync(lake, *(Change(id_, 1, {"name": "a"}) for id_ in range(9)))
     sync(lake, Change(3, 4, {"name": "b"}))
@@ -380,10 +399,10 @@ def test_a_sync_of_a_table_with_a_history_may_die_at_any_request(
 
 @pytest.mark.parametrize("seed", quick_first(range(24), 2))
 def test_a_history_at_any_time_is_the_source_of_that_time(lake: InlineLake, seed: int) -> None:
-    life = Life(lake, random.Random(seed))
+    life = Life(lake, random.Random(seed), partitions=[{"stream": "*", "column": "id", "transform": "identity"}] * (seed % 3 == 1))
     for _ in range(12):
         life.step()
-    lake.options, lake.started_at = {"tables": HISTORY}, moment(life.now)
+    lake.options, lake.started_at = {"tables": {**HISTORY, "partition_by": life.partitions}}, moment(life.now)
     sync(lake, *life.new(2), catalog=life.catalog())
     rows = history(lake)
     check(lake, rows)

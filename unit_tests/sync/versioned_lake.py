@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -167,6 +167,7 @@ class Life:
     columns: dict[str, Any] = field(default_factory=lambda: dict(COLUMNS))
     unsent: list[Change] = field(default_factory=list)
     """Deletions that only a refresh shows."""
+    partitions: Sequence[dict[str, str]] = ()
 
     def new(self, count: int) -> list[Change]:
         found: list[Change] = []
@@ -188,7 +189,7 @@ class Life:
 
     def step(self) -> None:
         waits = [{"stream": "*", "when_runs_mb": 1_000_000}] if self.chance.random() < 0.3 else []
-        self.lake.options = {**self.lake.options, "tables": {**HISTORY, "merge": waits}}
+        self.lake.options = {**self.lake.options, "tables": {**HISTORY, "partition_by": self.partitions, "merge": waits}}
         self.lake.started_at = moment(self.now)
         match self.chance.randrange(8):
             case 0 if self.changes:

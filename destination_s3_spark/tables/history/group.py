@@ -96,9 +96,9 @@ class HistoryMerge:
     def together(self) -> bool:
         """Whether the tasks that merge the table also write the files of valid versions, whose rows must be the same.
 
-        Softly deleted rows have no valid version, and files of versions are not in partitions.
+        Softly deleted rows have no valid version.
         """
-        if self._mode is not Mode.MERGE or self._form.merge.soft is not None or self._form.spec.partitioning is not None:
+        if self._mode is not Mode.MERGE or self._form.merge.soft is not None:
             return False
         versions = sum(file.rows for file in self._live if file.kind is FileKind.CURRENT and file.history == self._mark.number)
         return versions == sum(rows.rows for rows, _ in self._inputs.table)

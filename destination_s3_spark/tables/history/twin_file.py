@@ -33,12 +33,13 @@ from destination_s3_spark.tables.staged.staged_file import StagedFile
 class TwinFile:
     """A file of valid versions, and the final file with the same rows. Both are aborted unless `stage` was called within the stack."""
 
-    def __init__(self, task: VersionTask, keys: FileKeys, s3: S3Settings, stack: ExitStack) -> None:
-        """Begin the files."""
+    def __init__(self, task: VersionTask, keys: FileKeys, partition: str | None, s3: S3Settings, stack: ExitStack) -> None:
+        """Begin the files. `partition`: that of the final file, if it has one."""
         if keys.versions is None:
             raise Bug("There is no key for the versions beside a final file; nothing was committed.")
         form = task.form
         self._number = task.number
+        self._partition = partition
         self._final = stack.enter_context(StagedFileSink(s3, keys.final, form.metadata))
         sink = StagedFileSink(s3, keys.versions, form.metadata)
         self._file = stack.enter_context(StagedFile(FileKind.CURRENT, sink, _TwinWriter(sink, self._final, form)))
@@ -56,7 +57,8 @@ class TwinFile:
     def stage(self) -> list[FileEntry]:
         """Finish both files and their uploads. Return the final file, and that of versions."""
         versions = self._file.stage()
-        final = FileEntry.staged(FileKind.FINAL, self._final.stage(), _of_final(self._file.close()))
+        written = _of_final(self._file.close())
+        final = FileEntry.staged(FileKind.FINAL, self._final.stage(), written, in_partition=self._partition is not None)
         return [final, with_fields(versions, history=self._number, copy_of=final.key)]
 
 

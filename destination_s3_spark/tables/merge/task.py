@@ -103,7 +103,7 @@ class MergeOutput:
     def _begun(self, keys: FileKeys) -> _LiveFile | TwinFile:
         if self._history is None:
             return _LiveFile(self._table, keys, self._partition, self._s3, self._stack)
-        return TwinFile(self._history, keys, self._s3, self._stack)
+        return TwinFile(self._history, keys, self._partition, self._s3, self._stack)
 
     def _bury(self, deletions: pa.Table) -> None:
         for batch in batches_of(deletions, MERGED_PIECE_BYTES):

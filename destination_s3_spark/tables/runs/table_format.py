@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
 
 import pyarrow as pa
 
@@ -27,7 +28,10 @@ MERGED_PIECE_BYTES = 2**20
 
 @dataclass(frozen=True, slots=True)
 class FileKeys:
-    """The object keys of a final file, of its merge state, and of the valid versions of its rows. A Parquet file has no merge state."""
+    """The object keys of a final file, of its merge state, and of the valid versions of its rows. A Parquet file has no merge state.
+
+    Files of versions are not in folders of partitions.
+    """
 
     final: str
     state: str | None
@@ -38,7 +42,15 @@ class FileKeys:
         if spec.partitioning is None or partition is None:
             return self
         folder = spec.partitioning.folder(partition)
-        return FileKeys(key_in(self.final, folder), None if self.state is None else key_in(self.state, folder))
+        state = None if self.state is None else key_in(self.state, folder)
+        versions = None if self.versions is None else _named_after(self.versions, partition)
+        return FileKeys(key_in(self.final, folder), state, versions)
+
+
+def _named_after(key: str, partition: str) -> str:
+    """Return the key for a file of the partition, where files of other partitions may be beside it."""
+    kind, dash, token = key.rpartition("-")
+    return f"{kind}-{sha256(partition.encode()).hexdigest()[:16]}{dash}{token}"
 
 
 @dataclass(frozen=True, slots=True)
