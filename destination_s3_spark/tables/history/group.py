@@ -181,7 +181,9 @@ class HistoryMerge:
                     "stream %s: the key or the type of a column has changed, so history %d stays as it is and history %d begins beside it",
                     table.stream.id, number, number + 1,
                 )  # fmt: skip
-            return HistoryMark(number + 1, spec.fingerprint), Mode.BEGIN
+            inputs = self._inputs
+            has_rows = pending or bool(inputs.table or inputs.unsorted or inputs.tombstones)
+            return HistoryMark(number + 1, spec.fingerprint), Mode.BEGIN if has_rows else Mode.MERGE
         rewrites = any(file.kind is not FileKind.DELTA for file, _ in self._inputs.unsorted)
         return mark, Mode.COMPARE if pending or rewrites else Mode.MERGE
 

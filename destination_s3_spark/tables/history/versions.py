@@ -44,9 +44,9 @@ class Mode(Enum):
     """How rows make versions."""
 
     BEGIN = "begin"
-    """There are no versions yet. Every row of the table, and every record, may be one."""
+    """There are rows, and no versions yet. Every row of the table, and every record, may be one."""
     MERGE = "merge"
-    """Records go on from the table's rows, whose versions are those that are valid."""
+    """Records go on from the table's rows, whose versions are those that are valid, or begin an empty table."""
     COMPARE = "compare"
     """The row that each key gets takes the place of its version, if it differs. A key that gets none was deleted."""
 
