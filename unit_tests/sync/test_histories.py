@@ -24,6 +24,7 @@ from destination_s3_spark.tables.updates.resources import MergeTime
 from unit_tests.examples import quick_first
 from unit_tests.rotation import taken
 from unit_tests.sync.inline_lake import InlineLake, state, status
+from unit_tests.sync.logged_lake import manifests, records_of
 from unit_tests.sync.reference_changes import PLACEHOLDER
 from unit_tests.sync.versioned_lake import (
     COLUMNS,
@@ -285,6 +286,19 @@ def test_a_merge_reads_the_rows_of_both_files_once(lake: InlineLake) -> None:
         (3, "a", 1, 4), (3, "b", 4, 5, "deleted"), (5, "a", 1, 6), (5, "c", 6, None)
     ]  # fmt: skip
     check(lake, found)
+
+
+def test_a_log_that_begins_beside_a_history_has_the_rows_of_files_that_stay(lake: InlineLake) -> None:
+    lake.merge_limits = {"least_file_bytes": 600_000}
+    lake.merge_budget_bytes = 2**20
+    sync(lake, *(Change(id_, 1, {"name": random.Random(id_).randbytes(10_000).hex()}) for id_ in range(300)))
+    before = {file.key for file in live(lake, FileKind.CURRENT)}
+    lake.options = {"tables": HISTORY, "change_log": {"enabled": True, "format": "jsonl"}}
+    sync(lake, Change(3, 6, {"name": "z"}))
+    assert before & {file.key for file in live(lake, FileKind.CURRENT)}
+    [manifest] = manifests(lake)
+    assert sorted(record["key"]["id"] for record in records_of(lake, manifest)) == list(range(300))
+    check(lake, history(lake))
 
 
 def test_files_of_versions_that_a_refresh_left_go_on_beside_other_files_of_the_table(lake: InlineLake) -> None:

@@ -168,6 +168,7 @@ class Life:
     unsent: list[Change] = field(default_factory=list)
     """Deletions that only a refresh shows."""
     partitions: Sequence[dict[str, str]] = ()
+    """The option tables.partition_by."""
 
     def new(self, count: int) -> list[Change]:
         found: list[Change] = []

@@ -31,7 +31,7 @@ from destination_s3_spark.tables.runs.winners import BURIED_OFFSET, OPENED_OFFSE
 from destination_s3_spark.tables.stored.conversion import project
 from destination_s3_spark.tables.updates.resources import TaskResources
 
-DIFFERENT = (
+_DIFFERENT = (
     "The rows of a table and the valid versions of its history have different keys; nothing was committed. Run verify to see them. "
     "The table goes on if tables.history leaves the stream out."
 )
@@ -99,7 +99,7 @@ class VersionOutput(ExitStack):
             _require_same_keys(best[KEY], at, current)
             best = _with_beginnings(best, at, current)
         if pc.any(pc.and_(best[VALID_FROM].is_null(), pc.invert(best[DELETED]))).as_py():
-            raise Bug(DIFFERENT)
+            raise Bug(_DIFFERENT)
         return _as_valid(best)
 
     def finish(self) -> VersionedRows:
@@ -143,7 +143,7 @@ class _ValidVersions:
 
 def _require_same_keys(keys: pa.ChunkedArray[Any], at: Indices, versions: pa.Table) -> None:
     if not contiguous(keys).take(pa.array(at)).equals(contiguous(versions[KEY])):
-        raise Bug(DIFFERENT)
+        raise Bug(_DIFFERENT)
 
 
 def _with_beginnings(rows: pa.Table, at: Indices, versions: pa.Table) -> pa.Table:

@@ -288,7 +288,7 @@ class Merge:
         if log is None:
             return NO_LOG
         replaced = {file.key for file in plan.replaced}
-        kept = [rows for rows, _ in self.inputs.table if rows.key not in replaced]
+        kept = [rows if self.form.has_state else final for rows, final in self.inputs.table if rows.key not in replaced]
         logged = yield from log.group([done.logged for done in ranges if done.logged is not None], kept, self.form)
         self._scratch += logged.scratch
         return logged
