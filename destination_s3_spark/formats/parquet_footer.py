@@ -55,6 +55,15 @@ class _Value(NamedTuple):
 
 
 _Fields = dict[int, _Value]
+
+
+class _DecodedFields(_Fields):
+    """The fields of a struct as it was decoded, with its encoding. A struct that is not changed need not be encoded again."""
+
+    __slots__ = ("encoded",)
+    encoded: bytes
+
+
 _LONG_TEXTS, _ARROW_SCHEMA = (_Value(_BINARY, key) for key in (LONG_TEXTS.encode(), b"ARROW:schema"))
 
 
@@ -215,12 +224,13 @@ def _moved(fields: _Fields, positions: Sequence[int], shift: int) -> _Fields:
 
 
 def _read_struct(data: bytes, at: int) -> tuple[_Fields, int]:
-    fields: _Fields = {}
-    number = 0
+    fields = _DecodedFields()
+    start, number = at, 0
     while True:
         head = data[at]
         at += 1
         if head == 0:
+            fields.encoded = data[start:at]
             return fields, at
         if head >> 4:
             number += head >> 4
@@ -265,6 +275,8 @@ def _read_list(data: bytes, at: int) -> tuple[tuple[int, list[Any]], int]:
 
 
 def _read_unsigned(data: bytes, at: int) -> tuple[int, int]:
+    if data[at] < 128:  # most of all
+        return data[at], at + 1
     value = shift = 0
     while True:
         byte = data[at]
@@ -281,6 +293,9 @@ def _read_integer(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _struct(fields: _Fields) -> Iterator[bytes]:
+    if isinstance(fields, _DecodedFields):
+        yield fields.encoded
+        return
     last = 0
     for number in sorted(fields):
         kind, value = fields[number]
