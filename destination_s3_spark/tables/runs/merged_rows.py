@@ -184,19 +184,16 @@ def complete_rows(streams: Iterable[RowStream], table_bytes: int) -> Iterator[pa
         if held and last == held_key:
             held += map(_compact, parts)
             continue
-        starts = [_first_of(part, last) for part in parts]
-        complete += [*held, *(part.slice(0, start) for part, start in zip(parts, starts, strict=True))]
-        if sum(part.nbytes for part in complete) >= table_bytes:
-            yield from _put_together(complete)
+        # The rows of the last round wait for this one, so that the last key of a source is no table by itself.
+        if complete and sum(part.nbytes for part in complete) >= table_bytes:
+            yield pa.concat_tables(complete)
             complete = []
+        starts = [_first_of(part, last) for part in parts]
+        complete += [*held, *(part.slice(0, start) for part, start in zip(parts, starts, strict=True) if start)]
         held = [_compact(part.slice(start)) for part, start in zip(parts, starts, strict=True) if start < len(part)]
         held_key = last
-    yield from _put_together([*complete, *held])
-
-
-def _put_together(parts: list[pa.Table]) -> Iterator[pa.Table]:
-    if any(map(len, parts)):
-        yield pa.concat_tables(parts)
+    if complete or held:
+        yield pa.concat_tables([*complete, *held])
 
 
 def _first_of(rows: pa.Table, key: bytes) -> int:
