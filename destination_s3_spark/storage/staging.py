@@ -35,7 +35,8 @@ class StagedFileSink:
 
     Memory: the part being filled and two in flight, at most three part sizes, and the bytes of one write. The next `write` or `stage`
     raises an upload error as ConfigError or TransientError. As a context manager the sink aborts unless `stage()` succeeded inside.
-    `close()` only ends the writing, because writers close their file before the caller stages it.
+    `close()` only ends the writing, because writers close their file before the caller stages it. `copy` is a sink that gets the same
+    bytes, part by part, until `end_copy`; the parts of both share their memory.
     """
 
     def __init__(
@@ -44,12 +45,14 @@ class StagedFileSink:
         key: str,
         metadata: Mapping[str, str] | None = None,
         limits: ClientLimits | None = None,
+        copy: StagedFileSink | None = None,
     ) -> None:
         self._store = S3Store(settings, limits)
         self._key = key
         self._metadata = dict(metadata or {})
         self._upload_id: str | None = None
-        self._pieces: list[memoryview] = []
+        self._copy = copy
+        self._pieces: list[bytes | memoryview] = []
         self._filled = 0
         self._size = 0
         self._submitted = 0
@@ -64,17 +67,24 @@ class StagedFileSink:
         if self.closed:
             raise ValueError("write to a closed file")
         self._raise_failure()
-        rest = memoryview(data if isinstance(data, bytes) else bytes(data))
+        data = bytes(data)
+        rest = memoryview(data)
         size = len(rest)
         while rest:
             taken = rest[: part_bytes(self._submitted + 1) - self._filled]
-            self._pieces.append(taken)
+            self._pieces.append(data if len(taken) == size else taken)  # a part of one piece is not copied
             self._filled += len(taken)
             rest = rest[len(taken) :]
             if self._filled == part_bytes(self._submitted + 1):
                 self._submit()
         self._size += size
         return size
+
+    def end_copy(self) -> None:
+        """Give the copy the bytes that it lacks, and none that follow."""
+        if self._copy is not None:
+            self._copy.write(b"".join(self._pieces))
+            self._copy = None
 
     def tell(self) -> int:
         """Return the number of bytes written so far."""
@@ -148,6 +158,8 @@ class StagedFileSink:
         self._submitted += 1
         body = b"".join(self._pieces)
         self._pieces, self._filled = [], 0
+        if self._copy is not None:
+            self._copy.write(body)
         self._in_flight.append(self._threads.submit(self._upload_part, self._upload_id, self._submitted, body))
 
     def _upload_part(self, upload_id: str, number: int, body: bytes) -> str:

@@ -91,6 +91,21 @@ def test_bytes_keep_their_order_however_they_are_written(store: S3Store, piece: 
     assert store.get("k") == body
 
 
+@pytest.mark.parametrize("piece", [17 * MIB + 3, FIRST_PART_BYTES, 700_001])
+def test_a_copy_has_the_bytes_until_it_ends_and_its_own_after_them(store: S3Store, piece: int) -> None:
+    data = random.Random(7).randbytes(20 * MIB)
+    with sink(store.settings, "copy") as copy, StagedFileSink(store.settings, "k", copy=copy) as file:
+        for start in range(0, len(data), piece):
+            file.write(data[start : start + piece])
+        file.end_copy()
+        file.write(b"own end")
+        copy.write(b"end of the copy")
+        for staged in (file.stage(), copy.stage()):
+            store.complete_upload(staged)
+    assert store.get("k") == data + b"own end"
+    assert store.get("copy") == data + b"end of the copy"
+
+
 def test_parts_that_finish_out_of_order_are_listed_in_order(store: S3Store, proxied: S3Settings, s3_proxy: Any) -> None:
     second_done = threading.Event()
 

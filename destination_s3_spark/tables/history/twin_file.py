@@ -16,7 +16,6 @@ from msgspec.structs import replace as with_fields
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.errors import Bug
-from destination_s3_spark.formats.file_format import Sink
 from destination_s3_spark.formats.file_statistics import FileStatistics, WrittenFile
 from destination_s3_spark.formats.parquet import ParquetFile, ParquetOptions
 from destination_s3_spark.formats.parquet_footer import Footer, narrowed_footer, read_footer
@@ -41,7 +40,7 @@ class TwinFile:
         self._number = task.number
         self._partition = partition
         self._final = stack.enter_context(StagedFileSink(s3, keys.final, form.metadata))
-        sink = StagedFileSink(s3, keys.versions, form.metadata)
+        sink = StagedFileSink(s3, keys.versions, form.metadata, copy=self._final)
         self._file = stack.enter_context(StagedFile(FileKind.CURRENT, sink, _TwinWriter(sink, self._final, form)))
         self._rows = 0
 
@@ -63,55 +62,48 @@ class TwinFile:
 
 
 class _TwinWriter(SortedFileWriter):
-    """Writer of a file of versions that gives all pages to the sink of a final file, too."""
+    """Writer of a file of versions whose sink gives all pages to that of a final file, too."""
 
-    def __init__(self, sink: Sink, final: Sink, form: HistoryForm) -> None:
-        self._both = _BothSinks(sink, final)
+    def __init__(self, sink: StagedFileSink, final: StagedFileSink, form: HistoryForm) -> None:
+        self._sink = sink
+        self._footer = _FooterSink(sink)
         self._final = final
         self._form = form
-        super().__init__(self._both, form.columns, form.spec, form.options)
+        super().__init__(self._footer, form.columns, form.spec, form.options)
 
     def close(self, metadata: Mapping[str, str] | None = None) -> WrittenFile:
         self.end_pages()
-        self._both.end_pages()
+        self._sink.end_copy()
+        self._footer.begin()
         written = super().close(metadata)
-        self._final.write(narrowed_footer(self._both.footer, _empty(self._form.columns, self._form.options)))
+        self._final.write(narrowed_footer(self._footer.read(), _empty(self._form.columns, self._form.options)))
         return written
 
 
-class _BothSinks:
-    """The sinks of two files with the same pages. The first one gets all bytes."""
+class _FooterSink:
+    """A sink of a Parquet file that also keeps the footer."""
 
-    def __init__(self, sink: Sink, other: Sink) -> None:
+    def __init__(self, sink: StagedFileSink) -> None:
         self._sink = sink
-        self._other = other
-        self._size = 0
         self._footer: bytearray | None = None
 
     def write(self, data: bytes | memoryview) -> int:
-        data = bytes(data)  # once for both
-        self._size += len(data)
-        self._sink.write(data)
-        if self._footer is None:
-            self._other.write(data)
-        else:
+        if self._footer is not None:
             self._footer += data
-        return len(data)
+        return self._sink.write(data)
 
     def flush(self) -> None:
         self._sink.flush()
-        self._other.flush()
 
-    def end_pages(self) -> None:
-        """Keep all further bytes from the second file."""
+    def begin(self) -> None:
+        """Keep all further bytes."""
         self._footer = bytearray()
 
-    @property
-    def footer(self) -> Footer:
-        """The footer of the first file, once it is written."""
+    def read(self) -> Footer:
+        """Return the footer, once it is written."""
         if self._footer is None:
             raise Bug("A file of versions has no footer yet; nothing was committed.")
-        return read_footer(bytes(self._footer), self._size)
+        return read_footer(bytes(self._footer), self._sink.tell())
 
 
 @lru_cache(maxsize=8)
