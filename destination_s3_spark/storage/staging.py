@@ -15,8 +15,8 @@ from destination_s3_spark.storage.settings import ClientLimits, S3Settings
 
 logger = logging.getLogger(__name__)
 
-FIRST_PART_BYTES = 8 * 2**20
-"""Size of the first parts in bytes. S3 requires at least 5 MiB for every part but the last."""
+FIRST_PART_BYTES = 10 * 2**20
+"""Size of the first parts in bytes. The least file of a merged table is one part. S3 requires 5 MiB or more of all parts but the last."""
 
 _PARTS_OF_A_SIZE = 1000
 _PARTS_IN_FLIGHT = 2
