@@ -94,7 +94,9 @@ class VersionOutput(ExitStack):
         touched = np.zeros(len(best), np.bool_)
         touched[group[(offsets >= 0) & (offsets < BURIED_OFFSET)]] = True
         if touched.any():
-            current = self._touched(rows.take(pa.array(ranked.order[touched[group]])))
+            has_records = np.zeros(len(rows), np.bool_)
+            has_records[ranked.order[touched[group]]] = True
+            current = self._touched(rows.filter(pa.array(has_records)))
             at = np.flatnonzero(touched & ~np.asarray(contiguous(best[DELETED])))
             _require_same_keys(best[KEY], at, current)
             best = _with_beginnings(best, at, current)
@@ -107,7 +109,7 @@ class VersionOutput(ExitStack):
         return VersionedRows(self._valid.taken, self._ended.finish())
 
     def _touched(self, rows: pa.Table) -> pa.Table:
-        """Return the versions that are valid now of the keys that came, and write those that have ended. `rows` are sorted by key."""
+        """Return the versions that are valid now of the keys that came, and write those that have ended."""
         schema = self._form.merge.schema
         stored = project(rows.filter(pc.equal(rows[OFFSET], STORED_OFFSET)), schema)
         opened = with_columns(stored, {OFFSET: pa.array(np.full(len(stored), OPENED_OFFSET))})
@@ -148,11 +150,11 @@ def _require_same_keys(keys: pa.ChunkedArray[Any], at: Indices, versions: pa.Tab
 
 def _with_beginnings(rows: pa.Table, at: Indices, versions: pa.Table) -> pa.Table:
     """Give the rows at these positions the beginnings of versions."""
-    place = np.full(len(rows), -1)
-    place[at] = np.arange(len(at))
-    taken, has_version = pa.array(place, mask=place < 0), pa.array(place >= 0)
-    own = {name: (contiguous(versions[name]).take(taken), contiguous(rows[name])) for name in _BEGINNING}
-    return with_columns(rows, {name: pc.if_else(has_version, version, before) for name, (version, before) in own.items()})
+    begins = np.zeros(len(rows), np.bool_)
+    begins[at] = True
+    mask, order = pa.array(begins), pa.array(np.argsort(at))
+    own = {name: (contiguous(rows[name]), contiguous(versions[name]).take(order)) for name in _BEGINNING}
+    return with_columns(rows, {name: pc.replace_with_mask(before, mask, version) for name, (before, version) in own.items()})
 
 
 def _as_valid(rows: pa.Table) -> pa.Table:
