@@ -275,7 +275,7 @@ def _read_list(data: bytes, at: int) -> tuple[tuple[int, list[Any]], int]:
 
 
 def _read_unsigned(data: bytes, at: int) -> tuple[int, int]:
-    if data[at] < 128:  # most of all
+    if data[at] < 128:  # most integers are one byte
         return data[at], at + 1
     value = shift = 0
     while True:

@@ -16,7 +16,7 @@ from destination_s3_spark.storage.settings import ClientLimits, S3Settings
 logger = logging.getLogger(__name__)
 
 FIRST_PART_BYTES = 10 * 2**20
-"""Size of the first parts in bytes. The least file of a merged table is one part. S3 requires 5 MiB or more of all parts but the last."""
+"""Size of the first parts in bytes: most files of a small merged table are one part. S3 requires 5 MiB or more of all but the last."""
 
 _PARTS_OF_A_SIZE = 1000
 _PARTS_IN_FLIGHT = 2

@@ -204,6 +204,7 @@ def test_a_closed_file_takes_no_bytes_but_can_be_staged(store: S3Store) -> None:
 
 def test_ten_thousand_parts_hold_the_largest_object_within_s3s_limits() -> None:
     sizes = [part_bytes(number) for number in range(1, 10_001)]
+    assert sizes[0] == 10 * MIB
     assert min(sizes) >= 5 * MIB
     assert max(sizes) <= 5 * 2**30
     assert sum(sizes) >= 5 * 2**40

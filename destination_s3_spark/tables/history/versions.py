@@ -93,7 +93,8 @@ def _versions(rows: pa.Table, form: HistoryForm, mode: Mode, notice: Notice, end
     else:
         choose = merged if mode is Mode.MERGE else compared
         taken, found_late = choose(rows, ordered, offsets, notice, ends, lambda one, other: ~_differ(rows, form, one, other))
-        late = _late_rows(rows, found_late) if len(found_late.at) else late
+        if len(found_late.at):
+            late = _late_rows(rows, found_late)
     if form.fills and any(map(has_placeholder, (rows[name] for name in form.tracked))):
         rows, taken = _filled(rows, form, taken)
     return _divided(rows, form, taken, late)
