@@ -37,6 +37,7 @@ from unit_tests.sync.versioned_lake import (
     chain,
     check,
     history,
+    ids_of_live_rows,
     kept_at,
     lines,
     live,
@@ -158,6 +159,18 @@ def test_changes_that_wait_when_a_refresh_replaces_them_are_versions(lake: Inlin
     refresh(lake, 3, Change(1, 9, {"name": "f"}), Change(2, 3, {"name": "b"}), at=10)
     versions = [(1, "a", 1, 2), (1, "b", 2, 3), (1, "c", 3, 7), (1, "e", 7, 9), (1, "f", 9, None)]
     assert brief(history(lake)) == [*versions, (2, "a", 1, 3), (2, "b", 3, None), (3, "d", 4, 10, "deleted")]
+    check(lake, history(lake))
+
+
+def test_a_record_from_before_changes_that_wait_for_a_refresh_has_its_place_before_them(lake: InlineLake) -> None:
+    lake.options = {"tables": {**HISTORY, "merge": [{"stream": "*", "when_runs_mb": 1_000_000}]}}
+    sync(lake, Change(1, 1, {"name": "a"}))
+    sync(lake, Change(2, 7, {"name": "b"}), Change(3, 7, {"name": "c"}), Change(3, 9, {"name": "d"}))
+    refresh(lake, 2, Change(1, 1, {"name": "a"}), Change(2, 7, {"name": "b"}), Change(3, 9, {"name": "d"}), at=10, merged=False)
+    lake.options = {"tables": HISTORY}
+    sync(lake, Change(2, 4, {"name": "x"}), Change(3, 8, {"name": "y"}), catalog=users(2))
+    of_3 = [(3, "c", 7, 8), (3, "y", 8, 9), (3, "d", 9, None)]
+    assert brief(history(lake)) == [(1, "a", 1, None), (2, "x", 4, 7), (2, "b", 7, None), *of_3]
     check(lake, history(lake))
 
 
@@ -288,6 +301,18 @@ def test_a_merge_reads_the_rows_of_both_files_once(lake: InlineLake) -> None:
     check(lake, found)
 
 
+def test_softly_deleted_rows_have_no_version_in_the_file_beside_them(lake: InlineLake) -> None:
+    lake.options = {"tables": {**HISTORY, "cdc_deletion_mode": "soft"}}
+    sync(lake, *(Change(id_, 1, {"name": f"n{id_}"}) for id_ in range(6)))
+    sync(lake, Change(2, 3, None))
+    sync(lake, Change(4, 5, {"name": "x"}))
+    current = [(row["id"], row["name"]) for row in history(lake) if row["_is_current"]]
+    assert current == [(0, "n0"), (1, "n1"), (3, "n3"), (4, "x"), (5, "n5")]
+    [final], [versions] = (live(lake, kind) for kind in (FileKind.FINAL, FileKind.CURRENT))
+    assert (final.rows, versions.rows, versions.copy_of) == (6, 5, None)
+    check(lake, history(lake))
+
+
 def test_a_log_that_begins_beside_a_history_has_the_rows_of_files_that_stay(lake: InlineLake) -> None:
     lake.merge_limits = {"least_file_bytes": 600_000}
     lake.merge_budget_bytes = 2**20
@@ -344,6 +369,28 @@ def test_deletions_end_versions_and_values_that_were_left_out_are_those_before(l
     check(lake, history(lake))
     lake.rebuild()
     assert brief(history(lake)) == versions
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_rows_that_were_deleted_softly_have_no_version_after_deletions_are_hard(lake: InlineLake, waits: bool) -> None:
+    def options(deletion: str) -> dict[str, Any]:
+        merge = [{"stream": "*", "when_runs_mb": 1_000_000}] if waits and deletion == "soft" else []
+        return {"tables": {**HISTORY, "cdc_deletion_mode": deletion, "merge": merge}}
+
+    lake.options = options("hard")
+    sync(lake, *(Change(id_, 1, {"name": "a"}) for id_ in range(4)))
+    lake.options = options("soft")
+    sync(lake, Change(1, 2, None), Change(2, 2, None))
+    lake.options = options("hard")
+    sync(lake, Change(1, 4, {"name": "b"}), Change(3, 4, None))
+    of_1 = [(1, "a", 1, 2, "deleted"), (1, "b", 4, None)]
+    versions = [(0, "a", 1, None), *of_1, (2, "a", 1, 2, "deleted"), (3, "a", 1, 4, "deleted")]
+    assert brief(history(lake)) == versions
+    assert (lake.ids(), ids_of_live_rows(lake)) == ([0, 1, 2], [0, 1])
+    check(lake, history(lake))
+    sync(lake, Change(2, 6, None), Change(3, 6, {"name": "c"}))
+    assert brief(history(lake)) == [*versions, (3, "c", 6, None)]
+    check(lake, history(lake))
 
 
 def test_ended_versions_are_joined_and_expire(lake: InlineLake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -416,7 +463,9 @@ def test_a_sync_of_a_table_with_a_history_may_die_at_any_request(
 
 @pytest.mark.parametrize("seed", quick_first(range(24), 2))
 def test_a_history_at_any_time_is_the_source_of_that_time(lake: InlineLake, seed: int) -> None:
-    life = Life(lake, random.Random(seed), partitions=[{"stream": "*", "column": "id", "transform": "identity"}] * (seed % 3 == 1))
+    partitions = [{"stream": "*", "column": "id", "transform": "identity"}] * (seed % 2)
+    deletions = (("hard",), ("hard", "soft"), ("soft",))[seed % 3]
+    life = Life(lake, random.Random(seed), partitions=partitions, deletions=deletions)
     for _ in range(12):
         life.step()
     lake.options, lake.started_at = {"tables": {**HISTORY, "partition_by": life.partitions}}, moment(life.now)
@@ -424,5 +473,5 @@ def test_a_history_at_any_time_is_the_source_of_that_time(lake: InlineLake, seed
     rows = history(lake)
     check(lake, rows)
     current = {row["id"]: row["name"] for row in rows if row["_is_current"]}
-    assert sorted(current) == lake.ids()
+    assert sorted(current) == ids_of_live_rows(lake)
     assert list(life.missing(rows)) == []

@@ -135,6 +135,12 @@ def kept_at(changes: Iterable[Change], at: int) -> dict[int, Row]:
     return {id_: {"name": None, "amount": None, **change.values} for id_, change in newest.items() if change.values is not None}
 
 
+def ids_of_live_rows(lake: InlineLake) -> list[int]:
+    """The keys of the table's rows that are not softly deleted."""
+    files = [pq.read_table(pa.BufferReader(file)).to_pylist() for file in lake.files(".parquet")]
+    return sorted(row["id"] for rows in files for row in rows if row["_ab_cdc_deleted_at"] is None)
+
+
 def refresh(lake: InlineLake, generation: int, *changes: Change, at: int, merged: bool = True) -> None:
     """Refresh with these rows in a sync that starts at a minute. Without `merged` it has no time to merge them."""
     lake.started_at = moment(at)
@@ -169,6 +175,8 @@ class Life:
     """Deletions that only a refresh shows."""
     partitions: Sequence[dict[str, str]] = ()
     """The option tables.partition_by."""
+    deletions: Sequence[str] = ("hard",)
+    """The values of tables.cdc_deletion_mode that syncs take turns with, at random."""
 
     def new(self, count: int) -> list[Change]:
         found: list[Change] = []
@@ -177,7 +185,8 @@ class Life:
             id_ = self.chance.randrange(8)
             # Most changes come in order. Late ones have a minute of their own, too.
             at = self.now if self.chance.random() < 0.8 else max(0, self.now - self.chance.randrange(30))
-            if any(change.at == at for change in (*self.changes, *found)):
+            forgotten = any(change.id == id_ and change.at > at for change in self.unsent)  # a late row is new then
+            if forgotten or any(change.at == at for change in (*self.changes, *found)):
                 at = self.now
             known = any(change.id == id_ and change.at < at for change in (*self.changes, *found))
             values = None if known and self.chance.random() < 0.2 else {"name": f"n{self.chance.randrange(10**6)}", "amount": self.now}
@@ -190,7 +199,9 @@ class Life:
 
     def step(self) -> None:
         waits = [{"stream": "*", "when_runs_mb": 1_000_000}] if self.chance.random() < 0.3 else []
-        self.lake.options = {**self.lake.options, "tables": {**HISTORY, "partition_by": self.partitions, "merge": waits}}
+        deletion = self.chance.choice(self.deletions)
+        tables = {**HISTORY, "partition_by": self.partitions, "merge": waits, "cdc_deletion_mode": deletion}
+        self.lake.options = {**self.lake.options, "tables": tables}
         self.lake.started_at = moment(self.now)
         match self.chance.randrange(8):
             case 0 if self.changes:

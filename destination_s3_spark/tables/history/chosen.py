@@ -107,7 +107,7 @@ def merged(rows: pa.Table, ordered: RankedRows, offsets: Indices, notice: Notice
     stays = ended & ordered.last & ~ordered.gone
     past |= ended & ~stays
     bound = np.where(valid.found | ~has_row, valid.since, np.maximum(table_time, valid.since))
-    late = _late(ordered, _unless_repeated(past, ordered, valid, same), bound, valid)
+    late = _late(ordered, _unless_repeated(past, ordered, valid, same), bound[group], ~valid.found[group])
     since = valid.since[group]
     begun = np.where(stays, np.where(has_row[group], since, np.maximum(notice.at, since)), time)
     chosen = RankedRows(at, group, begun, ordered.gone, ordered.opened)
@@ -125,8 +125,14 @@ def compared(rows: pa.Table, ordered: RankedRows, offsets: Indices, notice: Noti
     valid = _Valid.of(rows, ordered, records, ends)
     stays = records & ordered.last & ~waited
     is_past = np.where(valid.found[group], time <= valid.since[group], time < valid.since[group])
-    past = records & ~stays & (is_past | _before(buried, group, groups))
-    late = _late(ordered, _unless_repeated(past, ordered, valid, same), valid.since, valid)
+    waited_since, waited_until = np.full(groups, np.iinfo(np.int64).max), np.full(groups, NEVER)
+    np.minimum.at(waited_since, group[waited & records], time[waited & records])
+    np.maximum.at(waited_until, group[waited & records], time[waited & records])
+    behind = ~is_past & ~waited & (time < waited_until[group])
+    past = records & ~stays & (is_past | behind | _before(buried, group, groups))
+    first = behind & ~valid.found[group]  # no version that has ended before is after these
+    bound = np.where(first, waited_since[group], valid.since[group])
+    late = _late(ordered, _unless_repeated(past, ordered, valid, same), bound, ~valid.found[group] & ~first)
     peak = valid.since.copy()
     between = records & ~past & ~stays
     np.maximum.at(peak, group[between], time[between])
@@ -178,6 +184,5 @@ def _unless_repeated(past: Flags, ordered: RankedRows, valid: _Valid, same: Same
     return remaining
 
 
-def _late(ordered: RankedRows, late: Flags, bound: Indices, valid: _Valid) -> Late:
-    group = ordered.group[late]
-    return Late(ordered.at[late], ordered.time[late], bound[group], ordered.gone[late], ~valid.found[group])
+def _late(ordered: RankedRows, late: Flags, bound: Indices, deleted: Flags) -> Late:
+    return Late(ordered.at[late], ordered.time[late], bound[late], ordered.gone[late], deleted[late])

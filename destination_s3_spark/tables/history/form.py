@@ -27,11 +27,11 @@ from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.columns.validity import VALIDITY
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.rules import IS_CURRENT, IS_DELETED, VALID_FROM, VALID_FROM_SYNC, VALID_TO
-from destination_s3_spark.tables.runs.keys import CDC_FIELDS, META, RAW_ID, KeySpec
+from destination_s3_spark.tables.runs.keys import CDC_FIELDS, DELETED, META, RAW_ID, KeySpec
 from destination_s3_spark.tables.runs.refreshed import micros
 from destination_s3_spark.tables.runs.sorted_file import MergeForm, SortedFileWriter
 from destination_s3_spark.tables.runs.table_format import TableFormat
-from destination_s3_spark.tables.runs.winners import EXTRACTED_AT, Indices
+from destination_s3_spark.tables.runs.winners import EXTRACTED_AT, Flags, Indices
 from destination_s3_spark.tables.staged.staged_file import StagedFile
 from destination_s3_spark.tables.stored.conversion import project
 
@@ -69,14 +69,6 @@ class HistoryForm:
         return MergeForm(payload, self.spec, partial(project, schema=payload), self.merge.soft)
 
     @property
-    def deciding(self) -> MergeForm:
-        """The form in which only those columns of the table's own files are read that decide whether a record is newer."""
-        spec = self.spec
-        fields = (*spec.key, *(field for field in (spec.cursor, spec.deleted_at) if field is not None))
-        names = dict.fromkeys((RAW_ID, EXTRACTED_AT, META, *(field.name for field in fields), *filter(None, [self.time])))
-        return MergeForm(self.merge.payload, spec, self.merge.project, self.merge.soft, tuple(names))
-
-    @property
     def metadata(self) -> dict[str, str]:
         """The metadata of objects."""
         return generation_metadata(self.generation_id)
@@ -93,6 +85,12 @@ class HistoryForm:
         """Start a file of versions. It takes rows in merge form, in the order of keys and times."""
         sink = StagedFileSink(s3, key, self.metadata)
         return StagedFile(kind, sink, SortedFileWriter(sink, self.columns, self.spec, self.options))
+
+    def is_live(self, rows: pa.Table | pa.RecordBatch) -> Flags:
+        """Flag the rows that are not deleted, and so have valid versions. Some of the table may be softly deleted from before."""
+        live: Flags = ~np.asarray(contiguous(rows[DELETED]))
+        deleted_at = self.spec.deleted_at
+        return live if deleted_at is None else live & np.asarray(contiguous(rows[deleted_at.name]).is_null())
 
     def times(self, rows: pa.Table) -> Indices:
         """Return the time of the change that each row reports, in microseconds since 1970."""

@@ -92,16 +92,16 @@ class HistoryMerge:
         """Whether rows take the place of the table, so that versions of rows which waited before come in between."""
         return self._mode is Mode.COMPARE
 
-    @cached_property
+    @property
     def together(self) -> bool:
-        """Whether the tasks that merge the table also write the files of valid versions, whose rows must be the same.
+        """Whether the tasks that merge the table also write the files of valid versions."""
+        return self._mode is Mode.MERGE
 
-        Softly deleted rows have no valid version.
-        """
-        if self._mode is not Mode.MERGE or self._form.merge.soft is not None:
-            return False
+    @cached_property
+    def _alike(self) -> bool:
+        """Whether files of valid versions have the same rows as those of the table, among which then none is softly deleted."""
         versions = sum(file.rows for file in self._live if file.kind is FileKind.CURRENT and file.history == self._mark.number)
-        return versions == sum(rows.rows for rows, _ in self._inputs.table)
+        return self._form.merge.soft is None and versions == sum(rows.rows for rows, _ in self._inputs.table)
 
     @property
     def time_factor(self) -> float:
@@ -130,6 +130,7 @@ class HistoryMerge:
             ended=tuple(_ended(self._closed_files, planned.low, planned.high)),
             notice=self._notice,
             scratch=self._table.layout.scratch_key(self._table.writer.next_token()),
+            alike=self._alike,
         )
 
     def version_key(self) -> str | None:
@@ -195,30 +196,21 @@ class HistoryMerge:
 
     def _tasks(self, runs: Sequence[FileEntry]) -> tuple[list[HistoryTask], list[FileEntry]]:
         current = self._of(FileKind.CURRENT)
-        match self._mode:
-            case Mode.BEGIN:
-                rows = tuple(rows for rows, _ in self._inputs.table)
-                ranges, row_bytes = self._planned((), (*runs, *rows))
-            case Mode.MERGE:
-                ranges, row_bytes = self._planned(current, runs)
-            case Mode.COMPARE:
-                ranges, row_bytes = self._compared(current, runs)
+        rows = (*runs, *(rows for rows, _ in self._inputs.table))
+        ranges, row_bytes = self._compared(current, rows) if current else self._planned(rows)
         places: dict[str, int] = {}
         for planned in ranges:
             for file in planned.table:
                 places[file.key] = places.get(file.key, 0) + 1
         return [self._task(planned, row_bytes, current, runs, places) for planned in ranges], current
 
-    def _planned(self, current: Sequence[FileEntry], runs: Sequence[FileEntry]) -> tuple[Sequence[PlannedRange], float]:
-        inputs = replace(self._inputs, table=tuple((file, file) for file in current), tombstones=())
-        plan = plan_of(inputs, runs, self._form.spec, self._sizes, self._resources.task.s3, self._table.writer.map_files)
+    def _planned(self, rows: Sequence[FileEntry]) -> tuple[Sequence[PlannedRange], float]:
+        inputs = replace(self._inputs, table=(), tombstones=())
+        plan = plan_of(inputs, rows, self._form.spec, self._sizes, self._resources.task.s3, self._table.writer.map_files)
         return plan.ranges, plan.row_bytes
 
-    def _compared(self, current: Sequence[FileEntry], runs: Sequence[FileEntry]) -> tuple[Sequence[PlannedRange], float]:
-        """Return a range for each file of valid versions, so that it can stay. Without any, plan as for new rows."""
-        rows = (*runs, *(rows for rows, _ in self._inputs.table))
-        if not current:
-            return self._planned((), rows)
+    def _compared(self, current: Sequence[FileEntry], rows: Sequence[FileEntry]) -> tuple[Sequence[PlannedRange], float]:
+        """Return a range for each file of valid versions, so that it can stay."""
         clusters = clusters_of(table_file(file, file, self._form.spec) for file in current)
         lows = [b"", *(cluster.first for cluster in clusters[1:])]
         highs = [*lows[1:], None]

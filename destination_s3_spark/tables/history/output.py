@@ -1,8 +1,8 @@
-"""The history's part of a merge task, whose final files and files of valid versions have the same rows.
+"""The history's part of a merge task, which makes the rows of final files and of files of valid versions.
 
 The version of a row that stays valid is the table's row. So the merge of the table makes the rows of both, and reads files of versions in
 the place of the final files that were written together with them. Of other files of versions, only the times at which these began are read.
-Versions are looked for only where records came.
+Versions are looked for only where records came. Softly deleted rows have no valid version.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from destination_s3_spark.schema.arrow import contiguous
 from destination_s3_spark.tables.history.ends import Ends
 from destination_s3_spark.tables.history.form import HistoryForm
 from destination_s3_spark.tables.history.task import EndedOutput, EndedVersions
-from destination_s3_spark.tables.history.versions import merged_versions, with_columns
+from destination_s3_spark.tables.history.versions import Mode, versions_of, with_columns
 from destination_s3_spark.tables.rules import IS_CURRENT, IS_DELETED, VALID_FROM, VALID_FROM_SYNC, VALID_TO
-from destination_s3_spark.tables.runs.keys import DELETED, KEY, OFFSET
+from destination_s3_spark.tables.runs.keys import KEY, OFFSET
 from destination_s3_spark.tables.runs.merged_rows import RowSource, complete_rows, row_streams
 from destination_s3_spark.tables.runs.refreshed import Notice
 from destination_s3_spark.tables.runs.winners import BURIED_OFFSET, OPENED_OFFSET, STORED_OFFSET, Indices, Ranking, ranking
@@ -45,7 +45,8 @@ class VersionTask:
     """The history's part of a merge task. Picklable.
 
     `current`: the files of valid versions with keys of the range that are not read as the table's rows. `ended`: those of ended versions,
-    each with its last key. `number`: that of the history. `scratch`: the key for the run of versions that end.
+    each with its last key. `number`: that of the history. `scratch`: the key for the run of versions that end. `alike`: whether all rows
+    of the table have valid versions, so that the files of both have the same rows.
     """
 
     form: HistoryForm
@@ -54,6 +55,7 @@ class VersionTask:
     ended: tuple[tuple[RowSource, bytes], ...]
     notice: Notice
     scratch: str
+    alike: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +85,15 @@ class VersionOutput(ExitStack):
             return rows, ranked
         before = self._valid.until(rows[KEY][int(ranked.order[-1])].as_py())
         stored = ranked.order[np.asarray(contiguous(rows[OFFSET]))[ranked.order] == STORED_OFFSET]
-        at = stored[np.asarray(contiguous(rows[VALID_FROM]).is_null())[stored]]
+        at = stored[(np.asarray(contiguous(rows[VALID_FROM]).is_null()) & self._form.is_live(rows))[stored]]
         _require_same_keys(rows[KEY], at, before)
         return _with_beginnings(rows, at, before), ranked
 
     def take(self, rows: pa.Table, ranked: Ranking, best: pa.Table) -> pa.Table:
-        """Return the winners with the columns of a history. `rows` must hold all rows of their keys, and `best` has one for each key."""
+        """Return the winners with the columns of a history.
+
+        `rows` must hold all rows of their keys. `best` has one for each key, which may be followed by tombstones.
+        """
         group: Indices = np.cumsum(ranked.first) - 1
         offsets = np.asarray(contiguous(rows[OFFSET]))[ranked.order]
         touched = np.zeros(len(best), np.bool_)
@@ -97,10 +102,10 @@ class VersionOutput(ExitStack):
             has_records = np.zeros(len(rows), np.bool_)
             has_records[ranked.order[touched[group]]] = True
             current = self._touched(rows.filter(pa.array(has_records)))
-            at = np.flatnonzero(touched & ~np.asarray(contiguous(best[DELETED])))
+            at = np.flatnonzero(touched & self._form.is_live(best))
             _require_same_keys(best[KEY], at, current)
             best = _with_beginnings(best, at, current)
-        if pc.any(pc.and_(best[VALID_FROM].is_null(), pc.invert(best[DELETED]))).as_py():
+        if (np.asarray(contiguous(best[VALID_FROM]).is_null()) & self._form.is_live(best)).any():
             raise Bug(_DIFFERENT)
         return _as_valid(best)
 
@@ -111,10 +116,11 @@ class VersionOutput(ExitStack):
     def _touched(self, rows: pa.Table) -> pa.Table:
         """Return the versions that are valid now of the keys that came, and write those that have ended."""
         schema = self._form.merge.schema
-        stored = project(rows.filter(pc.equal(rows[OFFSET], STORED_OFFSET)), schema)
+        is_valid = np.asarray(contiguous(rows[VALID_FROM]).is_valid())
+        stored = project(rows.filter(pa.array(is_valid)), schema)
         opened = with_columns(stored, {OFFSET: pa.array(np.full(len(stored), OPENED_OFFSET))})
         rows = project(rows.drop_columns(list(_BEGINNING)), schema)
-        versions = merged_versions(pa.concat_tables([rows, opened]), self._form, self._task.notice, self._ends)
+        versions = versions_of(pa.concat_tables([rows, opened]), self._form, Mode.MERGE, self._task.notice, self._ends)
         self._ended.write(versions)
         return versions.current
 

@@ -1,4 +1,4 @@
-"""Spark tasks of a history: the versions of a range of keys after a merge, and the files of versions that have ended.
+"""Spark tasks of a history: the versions of a range of keys when all rows may change, and the files of versions that have ended.
 
 A task leaves the files of its range alone if no version changes. Otherwise it writes the versions that are valid to new files. Versions
 that have ended, and records that come late, go to a scratch run, from which further tasks make few files.
@@ -110,8 +110,7 @@ def _bug() -> VersionedRange:
 
 
 def _streams(task: HistoryTask) -> AbstractContextManager[list[RowStream]]:
-    form = task.form.deciding if task.mode is Mode.MERGE else task.form.merge
-    return row_streams(task.sources, form, (task.low, task.high), task.resources)
+    return row_streams(task.sources, task.form.merge, (task.low, task.high), task.resources)
 
 
 def _versions(task: HistoryTask, streams: Iterable[RowStream]) -> Iterator[Versions]:

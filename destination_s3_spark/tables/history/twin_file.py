@@ -29,6 +29,10 @@ from destination_s3_spark.tables.runs.table_format import FileKeys
 from destination_s3_spark.tables.staged.staged_file import StagedFile
 
 
+class SoftlyDeleted(Exception):
+    """A row of a final file is softly deleted, so the file of valid versions has not the same rows."""
+
+
 class TwinFile:
     """A file of valid versions, and the final file with the same rows. Both are aborted unless `stage` was called within the stack."""
 
@@ -36,7 +40,7 @@ class TwinFile:
         """Begin the files. `partition`: that of the final file, if it has one."""
         if keys.versions is None:
             raise Bug("There is no key for the versions beside a final file; nothing was committed.")
-        form = task.form
+        form = self._form = task.form
         self._number = task.number
         self._partition = partition
         self._final = stack.enter_context(StagedFileSink(s3, keys.final, form.metadata))
@@ -49,7 +53,9 @@ class TwinFile:
         return max(self._file.bytes, self._rows * row_bytes)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append live rows in merge form, with the columns of a history."""
+        """Append live rows in merge form, with the columns of a history. Raise SoftlyDeleted for others."""
+        if not self._form.is_live(batch).all():
+            raise SoftlyDeleted
         self._rows += batch.num_rows
         self._file.write(batch)
 

@@ -25,7 +25,6 @@ from destination_s3_spark.tables.rules import IS_CURRENT, IS_DELETED, VALID_FROM
 from destination_s3_spark.tables.runs.keys import CURSOR, DELETED, KEY, META, OFFSET
 from destination_s3_spark.tables.runs.refreshed import Notice
 from destination_s3_spark.tables.runs.winners import (
-    BURIED_OFFSET,
     ENDED_OFFSET,
     EXTRACTED_AT,
     OPENED_OFFSET,
@@ -67,22 +66,7 @@ class Versions:
 
 
 def versions_of(rows: pa.Table, form: HistoryForm, mode: Mode, notice: Notice, ends: Ends) -> Versions:
-    """Find the versions of all keys of `rows`, which must hold all rows of its keys."""
-    if mode is not Mode.MERGE:
-        return _versions(rows, form, mode, notice, ends)
-    rows, untouched = _touched(rows)
-    if not len(rows):
-        return Versions(untouched, rows, rows, changed=False)
-    found = merged_versions(rows, form, notice, ends)
-    return replace(found, current=sorted_by_time(pa.concat_tables([untouched, found.current]))) if len(untouched) else found
-
-
-def merged_versions(rows: pa.Table, form: HistoryForm, notice: Notice, ends: Ends) -> Versions:
-    """Find the versions of keys that all have records. `rows` must hold all rows of its keys."""
-    return _versions(rows, form, Mode.MERGE, notice, ends)
-
-
-def _versions(rows: pa.Table, form: HistoryForm, mode: Mode, notice: Notice, ends: Ends) -> Versions:
+    """Find the versions of all keys of `rows`, which must hold all rows of its keys. In a merge all of them have records."""
     syncs = pc.coalesce(contiguous(rows[VALID_FROM_SYNC]), pc.struct_field(contiguous(rows[META]), "sync_id"))
     rows = with_columns(rows, {VALID_FROM_SYNC: syncs})
     places, ordered = _ordered(rows, form)
@@ -98,14 +82,6 @@ def _versions(rows: pa.Table, form: HistoryForm, mode: Mode, notice: Notice, end
     if form.fills and any(map(has_placeholder, (rows[name] for name in form.tracked))):
         rows, taken = _filled(rows, form, taken)
     return _divided(rows, form, taken, late)
-
-
-def _touched(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Divide the rows into those of keys with records, and the valid versions of all others, which stay."""
-    offsets = np.asarray(contiguous(rows[OFFSET]))
-    keys = contiguous(rows[KEY])
-    touched = np.asarray(pc.is_in(keys, keys.filter(pa.array((offsets >= 0) & (offsets < BURIED_OFFSET)))))
-    return rows.filter(pa.array(touched)), rows.filter(pa.array(~touched & (offsets == OPENED_OFFSET)))
 
 
 def _late_rows(rows: pa.Table, late: Late) -> pa.Table:
@@ -128,10 +104,7 @@ def _ordered(rows: pa.Table, form: HistoryForm) -> tuple[Indices, RankedRows]:
         ranked = ranking(rows.select(deciding).take(pa.array(others)), form.spec.cursor is not None)
         rank[others[ranked.order]] = -np.arange(len(others))
     places = np.lexsort((rank, (offsets >= WAITED_BELOW) & ~opened, group))
-    gone = np.asarray(contiguous(rows[DELETED])).copy()
-    if form.merge.soft is not None:
-        gone |= form.merge.soft.deletes(rows, np.arange(len(rows)))
-    gone[opened] = False
+    gone = ~form.is_live(rows) & ~opened
     time = form.times(rows).copy()
     time[opened] = np.asarray(contiguous(rows[VALID_FROM]).cast(pa.int64()).fill_null(0))[opened]
     return places, RankedRows(places, group[places], time[places], gone[places], opened[places])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
+from dataclasses import replace as with_members
 from types import TracebackType
 
 import pyarrow as pa
@@ -20,14 +21,15 @@ from destination_s3_spark.errors import Bug
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.capture.output import ChangeOutput, LoggedRange, LogTask
 from destination_s3_spark.tables.history.output import VersionedRows, VersionOutput, VersionTask
-from destination_s3_spark.tables.history.twin_file import TwinFile
+from destination_s3_spark.tables.history.twin_file import SoftlyDeleted, TwinFile
 from destination_s3_spark.tables.merge.plan import PlannedRange
 from destination_s3_spark.tables.runs.keys import DELETED, OFFSET, KeySpec
 from destination_s3_spark.tables.runs.merged_rows import ROUNDS_SHARE, RowSource, RowStream, complete_rows, merged_rows, row_streams
 from destination_s3_spark.tables.runs.refreshed import Refresh, RefreshComparison
+from destination_s3_spark.tables.runs.soft_deletions import SoftDeletions, with_tombstones
 from destination_s3_spark.tables.runs.sorted_file import MergeForm, tombstone_schema
 from destination_s3_spark.tables.runs.table_format import MERGED_PIECE_BYTES, FileKeys, FileSize, TableFormat
-from destination_s3_spark.tables.runs.winners import BURIED_OFFSET, EXTRACTED_AT, ranking
+from destination_s3_spark.tables.runs.winners import BURIED_OFFSET, EXTRACTED_AT, Ranking, ranking
 from destination_s3_spark.tables.staged.staged_file import StagedFile, batches_of
 from destination_s3_spark.tables.updates.resources import TaskResources
 
@@ -45,7 +47,7 @@ class MergeOutput:
         self._s3 = task.resources.s3
         self._history = task.history
         self._stack = ExitStack()
-        self._live: _LiveFile | TwinFile | None = None
+        self._live: _LiveFile | TwinFile | _VersionedFile | None = None
         self._dead: StagedFile[pa.RecordBatch] | None = None
         self._staged: list[FileEntry] = []
         self.rows = 0
@@ -100,10 +102,11 @@ class MergeOutput:
         self._live.write(batch)
         self.rows += batch.num_rows
 
-    def _begun(self, keys: FileKeys) -> _LiveFile | TwinFile:
-        if self._history is None:
-            return _LiveFile(self._table, keys, self._partition, self._s3, self._stack)
-        return TwinFile(self._history, keys, self._partition, self._s3, self._stack)
+    def _begun(self, keys: FileKeys) -> _LiveFile | TwinFile | _VersionedFile:
+        if self._history is not None and self._history.alike:
+            return TwinFile(self._history, keys, self._partition, self._s3, self._stack)
+        file = _LiveFile(self._table, keys, self._partition, self._s3, self._stack)
+        return file if self._history is None else _VersionedFile(file, self._history, keys, self._s3, self._stack)
 
     def _bury(self, deletions: pa.Table) -> None:
         for batch in batches_of(deletions, MERGED_PIECE_BYTES):
@@ -143,6 +146,37 @@ class _LiveFile:
         if state.rows != final.rows:
             raise Bug(f"{state.rows} merged rows became {final.rows} rows of a file; nothing was committed.")
         return [final, replace(state, copy_of=final.key)]
+
+
+class _VersionedFile:
+    """A final file, and a file of the valid versions among its rows, which are those that are not softly deleted."""
+
+    def __init__(self, file: _LiveFile, task: VersionTask, keys: FileKeys, s3: S3Settings, stack: ExitStack) -> None:
+        if keys.versions is None:
+            raise Bug("There is no key for the versions beside a final file; nothing was committed.")
+        self._file = file
+        self._task = task
+        self._key = keys.versions
+        self._s3 = s3
+        self._stack = stack
+        self._versions: StagedFile[pa.RecordBatch] | None = None
+
+    def bytes(self, row_bytes: float) -> float:
+        """Estimate the size of the final file, as `_LiveFile.bytes` does."""
+        return self._file.bytes(row_bytes)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._file.write(batch)
+        versions = batch.filter(pa.array(self._task.form.is_live(batch)))
+        if not versions.num_rows:
+            return
+        if self._versions is None:
+            self._versions = self._stack.enter_context(self._task.form.file(FileKind.CURRENT, self._key, self._s3))
+        self._versions.write(versions)
+
+    def stage(self) -> list[FileEntry]:
+        files = self._file.stage()
+        return files if self._versions is None else [*files, replace(self._versions.stage(), history=self._task.number)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +251,16 @@ def merge_range(task: MergeTask) -> MergedRange:
 
     Raises ConfigError, TransientError, or DataError for a missing file. Nothing stays staged after an error.
     """
+    try:
+        return _merged_range(task)
+    except SoftlyDeleted:
+        if task.history is None:
+            raise
+    # Deletions were soft when these rows came, and are not any more.
+    return _merged_range(with_members(task, history=with_members(task.history, alike=False)))
+
+
+def _merged_range(task: MergeTask) -> MergedRange:
     began = time.monotonic()
     form = task.table.form if task.history is None else task.history.form.rows
     with (
@@ -258,10 +302,18 @@ def _merge(task: MergeTask, streams: list[RowStream], output: MergeOutput) -> tu
             elif comparison is not None:
                 best = comparison.of(rows).table_rows
             else:
-                best = rows.take(pa.array((ranked or ranking(rows, has_cursor)).winners))
+                best = _best(rows, ranked or ranking(rows, has_cursor), soft)
             output.write(best if history is None or ranked is None else history.take(rows, ranked, best))
         logged, versions = None if log is None else log.finish(), None if history is None else history.finish()
     return logged, 0 if comparison is None else comparison.kept, versions
+
+
+def _best(rows: pa.Table, ranked: Ranking, soft: SoftDeletions | None) -> pa.Table:
+    """Return the row of each key, followed by the tombstones to write."""
+    if soft is None:
+        return rows.take(pa.array(ranked.winners))
+    made_of = soft.resolution(rows, ranked)
+    return with_tombstones(soft.completed(rows, made_of), rows, made_of)
 
 
 def compact_tombstones(task: CompactTask) -> FileEntry:

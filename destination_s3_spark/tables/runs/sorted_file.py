@@ -66,7 +66,6 @@ PORTION_BYTES = 16 * 2**20
 """Default size of a portion read at once, in Arrow memory."""
 
 
-_OF_TABLE = frozenset({FileKind.FINAL, FileKind.STATE})
 _OFFSETS = {FileKind.TOMBSTONE: BURIED_OFFSET, FileKind.CURRENT: OPENED_OFFSET, FileKind.CLOSED: CLOSED_OFFSET}
 
 
@@ -193,8 +192,6 @@ class MergeForm:
     project: Callable[[pa.Table], pa.Table]
     soft: SoftDeletions | None = None
     """The table's soft deletions, or None if it has none."""
-    of_table: tuple[str, ...] | None = None
-    """The columns to read of the table's own files. None for all."""
     only_keys: bool = False
     """Whether RAW_ID and META serve only for keys that do not fit, so that they are not read from files without such keys."""
 
@@ -223,9 +220,8 @@ class SortedFile:
         if metadata[KEY_FINGERPRINT] != spec.fingerprint:
             raise Bug("A file is not sorted by the table's primary key of today; nothing was merged.")
         self._same_cursor = metadata[CURSOR_FINGERPRINT] == form.spec.cursor_fingerprint
-        columns = form.of_table if form.of_table is not None and kind in _OF_TABLE else form.schema.names
         without = (RAW_ID, META) if form.only_keys and _has_no_nulls(self._footer, [field.name for field in spec.key]) else ()
-        self._columns = [name for name in columns if name not in without]
+        self._columns = [name for name in form.schema.names if name not in without]
 
     def read(
         self,
