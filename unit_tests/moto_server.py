@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from contextlib import nullcontext
 from functools import cached_property
 from http.server import ThreadingHTTPServer
 from io import BytesIO
+from threading import Lock
 from typing import Any
 
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
@@ -19,6 +21,9 @@ from werkzeug.exceptions import InternalServerError
 
 HOST = "127.0.0.1"
 
+_CONDITIONS = {"HTTP_IF_MATCH", "HTTP_IF_NONE_MATCH"}
+_CONDITIONAL = Lock()
+"""Held during conditional writes: moto checks the condition first and writes then, and of two threads both could find it met."""
 
 _complete_upload = S3Backend.complete_multipart_upload
 
@@ -71,8 +76,10 @@ class _Handler(MotoRequestHandler):
 
     def _answer(self, app: Any, environ: dict[str, Any]) -> None:
         said: list[Any] = []
-        parts: Iterable[bytes] = app(environ, lambda *arguments: said.extend(arguments[:2]))
-        content = b"".join(parts)
+        is_conditional = self.command != "GET" and not _CONDITIONS.isdisjoint(environ)
+        with _CONDITIONAL if is_conditional else nullcontext():
+            parts: Iterable[bytes] = app(environ, lambda *arguments: said.extend(arguments[:2]))
+            content = b"".join(parts)
         if hasattr(parts, "close"):
             parts.close()
         status, headers = said
