@@ -26,7 +26,7 @@ from destination_s3_spark.tables.merge.plan import PlannedRange
 from destination_s3_spark.tables.runs.keys import DELETED, OFFSET, KeySpec
 from destination_s3_spark.tables.runs.merged_rows import ROUNDS_SHARE, RowSource, RowStream, complete_rows, merged_rows, row_streams
 from destination_s3_spark.tables.runs.refreshed import Refresh, RefreshComparison
-from destination_s3_spark.tables.runs.soft_deletions import SoftDeletions, with_tombstones
+from destination_s3_spark.tables.runs.soft_deletions import SoftDeletions
 from destination_s3_spark.tables.runs.sorted_file import MergeForm, tombstone_schema
 from destination_s3_spark.tables.runs.table_format import MERGED_PIECE_BYTES, FileKeys, FileSize, TableFormat
 from destination_s3_spark.tables.runs.winners import BURIED_OFFSET, EXTRACTED_AT, Ranking, ranking
@@ -310,10 +310,7 @@ def _merge(task: MergeTask, streams: list[RowStream], output: MergeOutput) -> tu
 
 def _best(rows: pa.Table, ranked: Ranking, soft: SoftDeletions | None) -> pa.Table:
     """Return the row of each key, followed by the tombstones to write."""
-    if soft is None:
-        return rows.take(pa.array(ranked.winners))
-    made_of = soft.resolution(rows, ranked)
-    return with_tombstones(soft.completed(rows, made_of), rows, made_of)
+    return rows.take(pa.array(ranked.winners)) if soft is None else soft.table_rows(rows, ranked)
 
 
 def compact_tombstones(task: CompactTask) -> FileEntry:

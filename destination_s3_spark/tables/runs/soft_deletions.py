@@ -103,8 +103,12 @@ class SoftDeletions:
         ranked = Ranking.of_ranked(decisive)
         if ranked.first.all():
             return decisive
-        resolution = self.resolution(decisive, ranked)
-        return with_tombstones(self.completed(decisive, resolution), decisive, resolution)
+        return self.table_rows(decisive, ranked)
+
+    def table_rows(self, rows: pa.Table, ranked: Ranking) -> pa.Table:
+        """Return the row of each key, followed by the tombstones to write, given the ranking of all rows."""
+        resolution = self.resolution(rows, ranked)
+        return with_tombstones(self.completed(rows, resolution), rows, resolution)
 
     def resolution(self, rows: pa.Table, ranked: Ranking) -> Resolution:
         """Find the rows that make the row of each key."""
