@@ -17,6 +17,7 @@ from destination_s3_spark.engine.cluster import Cluster
 from destination_s3_spark.errors import SyncError, TransientError
 
 CONNECT_S = 5.0
+MAX_PORT = 65_535
 TASK_MB = 1024
 """Memory of a task outside the JVM."""
 JVM_EXTRA_MB = 384
@@ -93,10 +94,12 @@ def no_executors(manager: Manager) -> TransientError:
 
 def require_one_answers(places: list[tuple[str, int]], what: str, option: str) -> None:
     """Raise TransientError unless one of these accepts connections. Spark itself would try for minutes and say less."""
-    for place in places:
+    for host, port in places:
+        if port > MAX_PORT:  # the resolver would take it modulo 65,536, where another server may answer
+            continue
         try:
-            socket.create_connection(place, CONNECT_S).close()
-        except (OSError, OverflowError):  # an invalid port
+            socket.create_connection((host, port), CONNECT_S).close()
+        except OSError:
             continue
         return
     named = ",".join(f"{host}:{port}" for host, port in places)
