@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -311,6 +312,19 @@ def test_softly_deleted_rows_have_no_version_in_the_file_beside_them(lake: Inlin
     [final], [versions] = (live(lake, kind) for kind in (FileKind.FINAL, FileKind.CURRENT))
     assert (final.rows, versions.rows, versions.copy_of) == (6, 5, None)
     check(lake, history(lake))
+
+
+def test_a_merge_beside_softly_deleted_rows_reads_and_writes_each_file_once(lake: InlineLake, s3_proxy: Any) -> None:
+    lake.options = {"tables": {**HISTORY, "cdc_deletion_mode": "soft"}}
+    sync(lake, *(Change(id_, 1, {"name": "a"}) for id_ in range(6)))
+    sync(lake, Change(2, 3, None))
+    before = [live(lake, kind)[0].key for kind in (FileKind.FINAL, FileKind.CURRENT)]
+    sync(replace(lake, settings=replace(lake.settings, endpoint=s3_proxy.endpoint)), Change(4, 5, {"name": "b"}))
+    after = [live(lake, kind)[0].key for kind in (FileKind.FINAL, FileKind.CURRENT)]
+    calls = Counter((call.operation, call.target.partition("?")[0].removeprefix(f"/{lake.settings.bucket}/")) for call in s3_proxy.calls)
+    assert [calls["GetObject", key] for key in before] == [1, 1]
+    assert [calls["CreateMultipartUpload", key] for key in after] == [1, 1]
+    assert not [key for operation, key in calls if operation == "GetObject" and key in after]
 
 
 def test_a_log_that_begins_beside_a_history_has_the_rows_of_files_that_stay(lake: InlineLake) -> None:
