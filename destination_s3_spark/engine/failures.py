@@ -19,6 +19,8 @@ WANT_OF_MEMORY = re.compile(r"OutOfMemoryError(?!: unable to create)|OOMKilled|e
 """Messages of Spark and Java about an executor or the JVM running out of memory."""
 WANT_OF_THREADS = re.compile(r"unable to create (?:new )?native thread", re.IGNORECASE)
 """Java's message, also an OutOfMemoryError, for a limit of threads."""
+NO_MASTER = "All masters are unresponsive"
+"""Message of a Spark that gave up finding its master, whose exception then is only about what it had not built yet."""
 END_S = 1.0
 """Seconds for a JVM with broken connections to end, so that its exit code is known."""
 
@@ -33,6 +35,10 @@ _CLASS = re.compile(r"^(?:[\w$]+\.)+[\w$]+: ")
 _OF_KUBERNETES = re.compile(r"Message: (?P<words>.*?)\. Received status: ")
 _FAILED_TASK = re.compile(r"most recent failure: [^\n]*?: (?P<kind>[\w.$]+(?:Exception|Error))")
 _LOOK = "Spark's own messages on stderr say more"
+_NO_MASTER = (
+    "the server at spark.master did not answer as a Spark master does. Check its port (usually 7077; 8080 is that of the master's page), "
+    "and that it runs the same version of Spark"
+)
 _LIMIT = "The system refuses to start more threads. Raise the limit of the container (pids) or of the user (ulimit -u) and try again."
 
 
@@ -61,6 +67,8 @@ def symptom(error: BaseException | None, jvm: Jvm | None, *, kernel_killed: bool
             jvm.output.finish(END_S)
             lines = jvm.output.last_lines
     words = innermost(spark_said) or (str(error) if isinstance(error, OSError) else type(error).__name__)
+    if jvm is not None and any(NO_MASTER in line for line in jvm.output.last_lines):
+        words = _NO_MASTER
     said = "\n".join((spark_said, *lines))
     killed = code in (*KILLED, OUT_OF_MEMORY) and WANT_OF_THREADS.search(said) is None
     return Symptom(

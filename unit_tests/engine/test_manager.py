@@ -13,6 +13,8 @@ from destination_s3_spark.engine.manager import Manager, driver_host, megabytes,
 from destination_s3_spark.engine.session import manager_of
 from destination_s3_spark.engine.yarn import Yarn
 from destination_s3_spark.errors import TransientError
+from destination_s3_spark.sync.check import check_cluster
+from unit_tests.sync.test_check import TEMPLATE, on
 
 
 @pytest.mark.parametrize(("master", "kind"), [("spark://host:7077", Manager), ("yarn", Yarn), ("k8s://https://host:6443", Kubernetes)])
@@ -56,3 +58,11 @@ def test_one_place_that_answers_is_enough() -> None:
         require_one_answers([("127.0.0.1", ended), ("127.0.0.1", port)], "server", "the option")
         with pytest.raises(TransientError, match=f"No server answers at 127.0.0.1:{ended}. Check the option"):
             require_one_answers([("127.0.0.1", ended)], "server", "the option")
+
+
+@pytest.mark.slow
+def test_a_server_that_answers_and_is_no_master_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        master = f"spark://127.0.0.1:{other.getsockname()[1]}"
+        with pytest.raises(TransientError, match=r"the server at spark\.master did not answer as a Spark master does\. Check its port"):
+            check_cluster(on(master), TEMPLATE)
