@@ -60,6 +60,13 @@ def test_one_place_that_answers_is_enough() -> None:
             require_one_answers([("127.0.0.1", ended)], "server", "the option")
 
 
+def test_a_port_that_is_none_is_not_that_of_another_server() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1] + 65_536  # which a resolver takes for the server's
+        with pytest.raises(TransientError, match=f"No server answers at 127.0.0.1:{port}"):
+            require_one_answers([("127.0.0.1", port)], "server", "the option")
+
+
 @pytest.mark.slow
 def test_a_server_that_answers_and_is_no_master_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:

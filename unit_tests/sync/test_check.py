@@ -198,10 +198,8 @@ def test_masters_that_do_not_answer_are_named(host: str) -> None:
 
 
 def test_a_port_that_is_none_is_an_address_where_nobody_answers() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1] + 65_536  # which a resolver takes for the server's
-        with pytest.raises(TransientError, match=f"No Spark master answers at 127.0.0.1:{port}"):
-            check_cluster(on(f"spark://127.0.0.1:{port}"), TEMPLATE)
+    with pytest.raises(TransientError, match="No Spark master answers"):
+        check_cluster(on("spark://127.0.0.1:99999"), TEMPLATE)
 
 
 def test_a_master_at_an_address_of_the_host_itself_is_not_even_contacted() -> None:
