@@ -20,7 +20,7 @@ WANT_OF_MEMORY = re.compile(r"OutOfMemoryError(?!: unable to create)|OOMKilled|e
 WANT_OF_THREADS = re.compile(r"unable to create (?:new )?native thread", re.IGNORECASE)
 """Java's message, also an OutOfMemoryError, for a limit of threads."""
 NO_MASTER = "All masters are unresponsive"
-"""Message of a Spark that gave up finding its master, whose exception then is only about what it had not built yet."""
+"""Message of a Spark that gave up finding its master. Its exception is only about parts that it had not built yet."""
 END_S = 1.0
 """Seconds for a JVM with broken connections to end, so that its exit code is known."""
 
