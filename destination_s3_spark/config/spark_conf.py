@@ -11,6 +11,8 @@ from fnmatch import fnmatchcase
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
+from destination_s3_spark.errors import ConfigError
+
 MASTER = r"^(local(\[(\*|[1-9][0-9]*)\])?|spark://[^\s,/]+:[0-9]{1,5}(,[^\s,/]+:[0-9]{1,5})*|yarn|k8s://\S+)$"
 PYTHON = "spark.pyspark.python"
 """Interpreter of executors on other machines: a name in their PATH or an absolute path."""
@@ -240,15 +242,24 @@ def is_own_cluster(master: str, environment: Mapping[str, str]) -> bool:
 
 
 def hosts(master: str, conf: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the hosts, beside a Kubernetes API server, to which the driver connects, each after the option that names it."""
+    """Yield the hosts, beside a Kubernetes API server, to which the driver connects, each after the option that names it.
+
+    Raises ConfigError for an address that is none.
+    """
     if master.startswith("spark://"):
         yield from (("spark.master", host) for host, _ in addresses(master))
     for key, value in conf.items():
         if any(fnmatchcase(key, pattern) for pattern in ADDRESSES):
             for address in value.split(","):
-                host = urlsplit(address if "://" in address else f"//{address}").hostname
-                if host:
+                if host := _host(key, address):
                     yield f"{key} in spark.conf", host
+
+
+def _host(key: str, address: str) -> str | None:
+    try:
+        return urlsplit(address if "://" in address else f"//{address}").hostname
+    except ValueError:
+        raise ConfigError(f"{key} in spark.conf must be an address, such as host:8032 or https://host.") from None
 
 
 def _is_loopback(host: str) -> bool:

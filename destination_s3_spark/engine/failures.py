@@ -36,8 +36,8 @@ _OF_KUBERNETES = re.compile(r"Message: (?P<words>.*?)\. Received status: ")
 _FAILED_TASK = re.compile(r"most recent failure: [^\n]*?: (?P<kind>[\w.$]+(?:Exception|Error))")
 _LOOK = "Spark's own messages on stderr say more"
 _NO_MASTER = (
-    "the server at spark.master did not answer as a Spark master does. Check its port (usually 7077; 8080 is that of the master's page), "
-    "and that it runs the same version of Spark"
+    "Spark did not start: the server at spark.master did not answer as a Spark master does. Check its port (usually 7077; 8080 is that of "
+    f"the master's page), and that it runs the same version of Spark. {_LOOK}."
 )
 _LIMIT = "The system refuses to start more threads. Raise the limit of the container (pids) or of the user (ulimit -u) and try again."
 
@@ -55,6 +55,7 @@ class Symptom:
     last_words: str
     want_of_memory: bool
     want_of_threads: bool
+    no_master: bool
 
 
 def symptom(error: BaseException | None, jvm: Jvm | None, *, kernel_killed: bool) -> Symptom:
@@ -67,8 +68,6 @@ def symptom(error: BaseException | None, jvm: Jvm | None, *, kernel_killed: bool
             jvm.output.finish(END_S)
             lines = jvm.output.last_lines
     words = innermost(spark_said) or (str(error) if isinstance(error, OSError) else type(error).__name__)
-    if jvm is not None and any(NO_MASTER in line for line in jvm.output.last_lines):
-        words = _NO_MASTER
     said = "\n".join((spark_said, *lines))
     killed = code in (*KILLED, OUT_OF_MEMORY) and WANT_OF_THREADS.search(said) is None
     return Symptom(
@@ -78,6 +77,7 @@ def symptom(error: BaseException | None, jvm: Jvm | None, *, kernel_killed: bool
         last_words=quoted(lines),
         want_of_memory=killed or kernel_killed or WANT_OF_MEMORY.search(said) is not None,
         want_of_threads=WANT_OF_THREADS.search(said) is not None,
+        no_master=jvm is not None and any(NO_MASTER in line for line in jvm.output.last_lines),
     )
 
 
@@ -85,6 +85,8 @@ def start_failure(seen: Symptom) -> SyncError:
     """Return the error for a session that did not start. No records were involved, so the message may quote everything."""
     if seen.want_of_memory:
         return TransientError("Spark did not start for lack of memory. Give the container more (4 GiB is advised) and try again.")
+    if seen.no_master:
+        return TransientError(_NO_MASTER)
     what = f"Spark did not start: {seen.words.rstrip('.')}"
     if seen.want_of_threads:
         return TransientError(f"{what}. {_LIMIT}")

@@ -55,8 +55,7 @@ class Yarn(Manager):
         for pattern in ("address", "address.*", "hostname", "hostname.*"):
             for key, value in self.conf.items():
                 if fnmatchcase(key, MANAGER + pattern):
-                    parts = urlsplit(f"//{value}")
-                    found.append((parts.hostname or "", parts.port or PORT))
+                    found.append(_place(key, value))
             if found:
                 break
         return found
@@ -89,3 +88,12 @@ class Yarn(Manager):
             client.stop()
         if nodes == 0:
             raise ConfigError("The YARN cluster has no node: its ResourceManager knows no NodeManager that runs. Start one.")
+
+
+def _place(key: str, value: str) -> tuple[str, int]:
+    """Return the host and port of a property. Raises ConfigError."""
+    try:
+        parts = urlsplit(f"//{value}")
+        return parts.hostname or "", parts.port or PORT
+    except ValueError:
+        raise ConfigError(f"{key} in spark.conf must be a host, or a host and a port, such as host:{PORT}.") from None

@@ -262,6 +262,8 @@ def test_every_server_of_a_cluster_is_known() -> None:
     }
     assert [host for _, host in hosts("yarn", conf)] == ["name-node", "manager", "other"]
     assert [host for _, host in hosts("spark://[::1]:7077,two:7077", {})] == ["::1", "two"]
+    with pytest.raises(ConfigError, match=r"^spark\.hadoop\.fs\.defaultFS in spark\.conf must be an address"):
+        list(hosts("yarn", {"spark.hadoop.fs.defaultFS": "hdfs://[::1"}))
 
 
 def test_the_token_of_kubernetes_is_a_secret_of_kubernetes_alone() -> None:

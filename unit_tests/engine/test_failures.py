@@ -90,7 +90,7 @@ QUEUE = (
     ],
 )
 def test_the_innermost_cause_is_said_and_is_the_users_where_a_retry_meets_it_again(said: str, kind: type[Exception], words: str) -> None:
-    failure = start_failure(Symptom(innermost(said), said, None, "", want_of_memory=False, want_of_threads=False))
+    failure = start_failure(Symptom(innermost(said), said, None, "", want_of_memory=False, want_of_threads=False, no_master=False))
 
     assert type(failure) is kind
     assert words in failure.message

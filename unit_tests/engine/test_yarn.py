@@ -54,3 +54,9 @@ def test_no_address_at_all_is_said_with_the_property_to_set(tmp_path: Path) -> N
 def test_a_host_without_a_port_is_asked_at_the_usual_one(tmp_path: Path) -> None:
     with pytest.raises(TransientError, match=r"No YARN ResourceManager answers at no-such-host\.invalid:8032"):
         try_all(yarn(tmp_path, {f"{MANAGER}hostname": "no-such-host.invalid"}))
+
+
+@pytest.mark.parametrize("value", ["127.0.0.1:99999", "127.0.0.1:x", "[::1"])
+def test_what_is_no_address_is_said_with_its_property(tmp_path: Path, value: str) -> None:
+    with pytest.raises(ConfigError, match=r"resourcemanager\.address in spark\.conf must be a host, or a host and a port, such as"):
+        try_all(yarn(tmp_path, {f"{MANAGER}address": value}))
