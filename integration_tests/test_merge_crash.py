@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -39,17 +40,22 @@ class MergeBlock:
         return self._landed and call.action == "PutObject" and "/chain/0" in call.key
 
 
+COMPLETE = "CompleteMultipartUpload"
+TOMBSTONES = "/tombstones/"
 MOMENTS = {
     "while it merges": Fault("CreateMultipartUpload", FINAL_ROOT),
     "before the block": Fault(only=MergeBlock()),
     "after the block": Fault(only=MergeBlock(), when=When.AFTER),
-    "between completes": Fault("CompleteMultipartUpload", FINAL_ROOT, when=When.AFTER),
+    "between completes": Fault(COMPLETE, TOMBSTONES),
+    "after the completes": Fault(COMPLETE, FINAL_ROOT, when=When.AFTER),
     "before the deletes": Fault("DeleteObjects"),
 }
-COMMITTED = ("after the block", "between completes", "before the deletes")
+COMPLETED_BY_THEN = {"between completes": FINAL_ROOT, "after the completes": TOMBSTONES}
+"""The other file of a merge's two, whose completion the kill waits for. They are completed side by side."""
+COMMITTED = ("after the block", "between completes", "after the completes", "before the deletes")
 """The moments after which the merge is finished by whoever comes next."""
-VISIBLE = ("between completes", "before the deletes")
-"""Those after which the new files are there, one of them for this table; the manifest comes later."""
+VISIBLE = ("after the completes", "before the deletes")
+"""Those after which all new files are there; the manifest comes later."""
 LISTED = ("before the deletes",)
 
 
@@ -86,9 +92,23 @@ def as_table(rows: list[Row]) -> Table:
     return sorted((row["id"], row["round"]) for row in rows)
 
 
-def killed_sync(connector: Connector, proxy: S3Proxy, fault: Fault, number: int) -> Outcome:
+def wait_for_completion(proxy: S3Proxy, key_contains: str, timeout_s: float = 60) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not any(call.action == COMPLETE and call.status == 200 and key_contains in call.key for call in proxy.calls):
+        assert time.monotonic() < deadline, f"no file of {key_contains} was completed"
+        time.sleep(0.01)
+
+
+def killed_sync(connector: Connector, proxy: S3Proxy, moment: str, number: int) -> Outcome:
+    fault = MOMENTS[moment]
     with connector.start(catalog(STREAM)) as sync:
-        fault.status, fault.times, fault.effect = 0, 1, lambda _: sync.kill()
+
+        def kill(_: S3Call) -> None:
+            if moment in COMPLETED_BY_THEN:
+                wait_for_completion(proxy, COMPLETED_BY_THEN[moment])
+            sync.kill()
+
+        fault.status, fault.times, fault.effect = 0, 1, kill
         proxy.forget()
         proxy.inject(fault)
         outcome = sync.send(*messages(number)).end_input().finish()
@@ -129,8 +149,8 @@ def deaths(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         connector, direct = lake.connector(proxy.endpoint), lake.connector()
         direct.write(catalog(STREAM), messages(0)).expect_success()
         found, merged = {}, 0
-        for number, (moment, fault) in enumerate(MOMENTS.items(), start=1):
-            killed_sync(connector, proxy, fault, number)
+        for number, moment in enumerate(MOMENTS, start=1):
+            killed_sync(connector, proxy, moment, number)
             found[moment] = look(lake, direct, merged, number)
             merged = number if moment in COMMITTED else merged
         last = len(MOMENTS) + 1
