@@ -198,7 +198,7 @@ def test_masters_that_do_not_answer_are_named(host: str) -> None:
 
 
 def test_a_port_that_is_none_is_an_address_where_nobody_answers() -> None:
-    with pytest.raises(TransientError, match="No Spark master answers"):
+    with pytest.raises(TransientError, match=r"No Spark master answers at 127\.0\.0\.1:99999"):
         check_cluster(on("spark://127.0.0.1:99999"), TEMPLATE)
 
 
