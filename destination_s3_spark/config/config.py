@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, ConfigDict, Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_core import ErrorDetails
 
-from destination_s3_spark.config.batching_options import Batching
 from destination_s3_spark.config.format_options import SPELLINGS, Format, with_current_spelling
 from destination_s3_spark.config.iceberg_options import ICEBERG_TYPES
 from destination_s3_spark.config.settings_model import (
@@ -48,6 +47,7 @@ MOST_CHOICES = 10
 """Most values of an option that a message lists."""
 ADVANCED = "advanced"
 """Group of the options that destination-s3 does not have. Its own options stay ungrouped, at the top."""
+GROUPED: dict[str, Any] = {"group": ADVANCED}
 
 
 class Spark(Settings):
@@ -132,6 +132,64 @@ class Spark(Settings):
                 "true in spark.conf, and on the cluster, or choose own"
             )
         return credentials
+
+
+class Batching(Settings):
+    """When records are committed, and where they wait until then."""
+
+    max_batch_mb: int = Field(
+        512,
+        ge=1,
+        title="Batch size (MB)",
+        description="Records of all streams together that are committed at once, at the next STATE. Larger batches make larger files.",
+        examples=[1024],
+    )
+    max_batch_age_s: int = Field(
+        300,
+        ge=1,
+        le=900,
+        title="Batch age (seconds)",
+        description="How long a STATE may wait for its batch to be committed. Airbyte expects one at least every 15 minutes.",
+        examples=[60],
+    )
+    end_of_input: Literal["needs_state", "completes"] = Field(
+        "needs_state",
+        title="End of the input",
+        description=(
+            "What completes a stream where no stream status comes (a custom connector, a pipe). needs_state: a STATE after its last "
+            "record. completes: the end of the input, for sources that send no STATE; only tables.unproven_replacement then protects the "
+            "table from one that died."
+        ),
+        json_schema_extra=documented(page="guarantees.md#when-a-stream-is-complete"),
+    )
+    spool_dir: str | None = Field(
+        None,
+        title="Spool directory",
+        description="The local directory in which records wait for their batch. By default the system's temporary directory.",
+        examples=["/spool"],
+    )
+    max_spool_gb: float = Field(
+        4,
+        gt=0,
+        title="Spool size (GB)",
+        description=(
+            "The local disk space that waiting records may take, and events of change logs when they have left. When it is full, reading "
+            "pauses."
+        ),
+        examples=[20],
+    )
+    max_line_mb: int = Field(
+        256,
+        ge=1,
+        le=1024,
+        title="Longest line (MB)",
+        description=(
+            "A longer line of the input ends the sync: it is broken, or its record needs more memory than there is, about 20 times its "
+            "size."
+        ),
+        examples=[512],
+        json_schema_extra=documented(page="guarantees.md#limits"),
+    )
 
 
 class S3(Settings):
@@ -229,7 +287,7 @@ class Config(OpenSettings):
         title="Access Key ID",
         description="The access key for the bucket. Leave both key fields empty to use the role below or the environment's credentials.",
         examples=["A012345678910EXAMPLE"],
-        json_schema_extra={**SECRET, "order": 0},
+        json_schema_extra=SECRET,
     )
     secret_access_key: SecretStr | None = Field(
         None,
@@ -237,7 +295,7 @@ class Config(OpenSettings):
         title="Secret Access Key",
         description="The secret that belongs to the access key ID.",
         examples=["a012345678910ABCDEFGH/AbCdEfGhEXAMPLEKEY"],
-        json_schema_extra={**SECRET, "order": 1},
+        json_schema_extra=SECRET,
     )
     role_arn: str | None = Field(
         None,
@@ -247,38 +305,35 @@ class Config(OpenSettings):
             "AWS_ASSUME_ROLE_EXTERNAL_ID."
         ),
         examples=["arn:aws:iam::123456789:role/ExternalIdIsYourWorkspaceId"],
-        json_schema_extra={"order": 2, **documented(page="iam-policy.md#keys-and-roles")},
+        json_schema_extra=documented(page="iam-policy.md#keys-and-roles"),
     )
     s3_bucket_name: Annotated[str, Shape(r"^(arn:\S+|[^/:\s]+)$", "my-bucket, without s3:// and without a path")] = Field(
         title="S3 Bucket Name",
         description="The bucket the tables are written to. It must exist. Another bucket or path starts new tables there.",
         examples=["airbyte_sync"],
-        json_schema_extra={"order": 3},
     )
     s3_bucket_path: str = Field(
         title="S3 Bucket Path",
         description="The directory in the bucket under which everything is written.",
         examples=["data_sync/test"],
-        json_schema_extra={"order": 4},
     )
     s3_bucket_region: Region = Field(
         title="S3 Bucket Region",
         description="The AWS region of the bucket. Leave it empty for a store that has none.",
         examples=["us-east-1"],
-        json_schema_extra={"order": 5, "default": ""},
+        json_schema_extra={"default": ""},
     )
     format: Format = Field(
         title="Output Format",
         description="The format of the final tables' files.",
         discriminator="format_type",
-        json_schema_extra={"order": 6, **documented(Applies.NEW_FILES, page="formats.md")},
+        json_schema_extra=documented(Applies.NEW_FILES, page="formats.md"),
     )
     s3_endpoint: Annotated[str, AfterValidator(_endpoint_url)] | None = Field(
         None,
         title="S3 Endpoint",
         description="The URL of an S3-compatible store. Leave it empty for AWS. Metadata services of clouds are refused.",
         examples=["http://localhost:9000"],
-        json_schema_extra={"order": 7},
     )
     s3_path_format: str | None = Field(
         None,
@@ -287,45 +342,21 @@ class Config(OpenSettings):
             "How directories under the bucket path are named. By default as in the example. A table keeps the constant folder it began in."
         ),
         examples=["${NAMESPACE}/${STREAM_NAME}/${YEAR}_${MONTH}_${DAY}_${EPOCH}_"],
-        json_schema_extra={"order": 8, **documented(Applies.NEW_FILES, page="integrations/destinations/s3-spark.md#naming")},
+        json_schema_extra=documented(Applies.NEW_FILES, page="integrations/destinations/s3-spark.md#naming"),
     )
     file_name_pattern: str | None = Field(
         None,
         title="File Name Pattern",
         description="How files are named. By default {part_number}{format_extension}. A unique number is added before the extension.",
         examples=["{date}", "{date:yyyy_MM}", "{timestamp}", "{part_number}", "{sync_id}"],
-        json_schema_extra={"order": 9, **documented(Applies.NEW_FILES, page="integrations/destinations/s3-spark.md#naming")},
+        json_schema_extra=documented(Applies.NEW_FILES, page="integrations/destinations/s3-spark.md#naming"),
     )
-    tables: Tables = Field(
-        default_factory=Tables,
-        title="Tables",
-        json_schema_extra={"order": 10, "group": ADVANCED},
-    )
-    change_log: ChangeLog = Field(
-        default_factory=ChangeLog,
-        title="Change log",
-        json_schema_extra={"order": 11, "group": ADVANCED},
-    )
-    publish: Publish = Field(
-        default_factory=Publish,
-        title="Publishing",
-        json_schema_extra={"order": 12, "group": ADVANCED},
-    )
-    batching: Batching = Field(
-        default_factory=Batching,
-        title="Batching",
-        json_schema_extra={"order": 13, "group": ADVANCED},
-    )
-    s3: S3 = Field(
-        default_factory=S3,
-        title="S3 requests",
-        json_schema_extra={"order": 14, "group": ADVANCED},
-    )
-    spark: Spark = Field(
-        default_factory=Spark,
-        title="Spark",
-        json_schema_extra={"order": 15, "group": ADVANCED},
-    )
+    tables: Tables = Field(default_factory=Tables, title="Tables", json_schema_extra=GROUPED)
+    change_log: ChangeLog = Field(default_factory=ChangeLog, title="Change log", json_schema_extra=GROUPED)
+    publish: Publish = Field(default_factory=Publish, title="Publishing", json_schema_extra=GROUPED)
+    batching: Batching = Field(default_factory=Batching, title="Batching", json_schema_extra=GROUPED)
+    s3: S3 = Field(default_factory=S3, title="S3 requests", json_schema_extra=GROUPED)
+    spark: Spark = Field(default_factory=Spark, title="Spark", json_schema_extra=GROUPED)
 
     @classmethod
     def parse(cls, options: Mapping[str, Any]) -> Self:

@@ -6,7 +6,7 @@ An allowed key reaches the session unchanged. Any other key is refused, with a r
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from ipaddress import ip_address
 from urllib.parse import urlsplit
@@ -28,171 +28,71 @@ YARN_ARCHIVE_SCHEMES = ("hdfs", "viewfs", "webhdfs")
 """File systems of a cluster that Hadoop's client reaches by itself: with another one, a file of the connector's machine could be sent."""
 LOCAL_FILE = "it has a file of the connector's machine read, whose content could be sent to the cluster"
 
-REFUSED: tuple[tuple[str, str], ...] = (
-    ("spark.master", OWN_OPTION.format("master")),
-    ("spark.driver.memory", OWN_OPTION.format("driver_memory")),
-    ("spark.authenticate.secret*", OWN_OPTION.format("authenticate_secret")),
-    ("spark.submit.*", "the session is started by this connector, not by spark-submit"),
-    ("spark.remote", CONNECT),
-    ("spark.api.mode", CONNECT),
-    ("spark.connect.*", CONNECT),
-    ("spark.jars*", FOREIGN_CODE),
-    ("spark.files", FOREIGN_CODE),
-    ("spark.archives", FOREIGN_CODE),
-    ("spark.*plugin*", FOREIGN_CODE),
-    ("spark.extraListeners", FOREIGN_CODE),
-    ("spark.repl.*", FOREIGN_CODE),
-    ("spark.r.*", FOREIGN_CODE),
-    ("spark.ui.filters", FOREIGN_CODE),
-    ("spark.sql.extensions", FOREIGN_CODE),
-    ("*JavaOptions", FOREIGN_CODE),
-    ("*ClassPath*", FOREIGN_CODE),
-    ("*ibraryPath", FOREIGN_CODE),
-    ("*discoveryScript", FOREIGN_CODE),
-    ("spark.network.crypto.config.*", FOREIGN_CODE),
-    ("spark.kubernetes.*eatureSteps", FOREIGN_CODE),
-    ("spark.kubernetes.allocation.pods.allocator", FOREIGN_CODE),
-    ("spark.kubernetes.decommission.script", FOREIGN_CODE),
-    ("spark.yarn.jars", FOREIGN_CODE),
-    ("spark.yarn.dist.*", FOREIGN_CODE),
-    ("spark.pyspark.*", OTHER_PYTHON),
-    ("spark.python.daemon.module", OTHER_PYTHON),
-    ("spark.python.worker.module", OTHER_PYTHON),
-    ("spark.executorEnv.*", OTHER_PYTHON),
-    ("spark.speculation*", "a second copy of a task would upload its files a second time"),
-    ("spark.eventLog.*", LEAK),
-    ("spark.metrics.*", LEAK),
-    ("spark.driver.log.*", LEAK),
-    ("spark.kubernetes.file.upload.path", LEAK),
-    ("spark.log.level", REVEALS),
-    ("spark.logConf", REVEALS),
-    ("spark.redaction.*", REVEALS),
-    ("spark.kubernetes.*oauthToken", OWN_OPTION.format("kubernetes_token")),
-    ("spark.kubernetes.*File", LOCAL_FILE),
-    ("spark.kerberos.*", LOCAL_FILE),
-    ("spark.ssl.*", f"{LOCAL_FILE}; spark.network.crypto.enabled encrypts without one"),
-    ("*keytab*", LOCAL_FILE),
-    ("spark.hadoop.fs.s3*", "S3 is reached without Hadoop here; credentials in Spark's configuration would show up in its logs"),
-)
-"""(pattern, reason) of keys that users are likely to try, and of keys that ALLOWED would let through. Case-sensitive, as in Spark."""
+REFUSED: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (OWN_OPTION.format("master"), ("spark.master",)),
+    (OWN_OPTION.format("driver_memory"), ("spark.driver.memory",)),
+    (OWN_OPTION.format("authenticate_secret"), ("spark.authenticate.secret*",)),
+    ("the session is started by this connector, not by spark-submit", ("spark.submit.*",)),
+    (CONNECT, ("spark.remote", "spark.api.mode", "spark.connect.*")),
+    (FOREIGN_CODE, (
+        "spark.jars*", "spark.files", "spark.archives", "spark.*plugin*", "spark.extraListeners", "spark.repl.*", "spark.r.*",
+        "spark.ui.filters", "spark.sql.extensions", "*JavaOptions", "*ClassPath*", "*ibraryPath", "*discoveryScript",
+        "spark.network.crypto.config.*", "spark.kubernetes.*eatureSteps", "spark.kubernetes.allocation.pods.allocator",
+        "spark.kubernetes.decommission.script", "spark.yarn.jars", "spark.yarn.dist.*",
+    )),
+    (OTHER_PYTHON, ("spark.pyspark.*", "spark.python.daemon.module", "spark.python.worker.module", "spark.executorEnv.*")),
+    ("a second copy of a task would upload its files a second time", ("spark.speculation*",)),
+    (LEAK, ("spark.eventLog.*", "spark.metrics.*", "spark.driver.log.*", "spark.kubernetes.file.upload.path")),
+    (REVEALS, ("spark.log.level", "spark.logConf", "spark.redaction.*")),
+    (OWN_OPTION.format("kubernetes_token"), ("spark.kubernetes.*oauthToken",)),
+    (LOCAL_FILE, ("spark.kubernetes.*File", "spark.kerberos.*")),
+    (f"{LOCAL_FILE}; spark.network.crypto.enabled encrypts without one", ("spark.ssl.*",)),
+    (LOCAL_FILE, ("*keytab*",)),
+    ("S3 is reached without Hadoop here; credentials in Spark's configuration would show up in its logs", ("spark.hadoop.fs.s3*",)),
+)  # fmt: skip
+"""(reason, patterns) of keys that users are likely to try, and of keys that ALLOWED would let through. Case-sensitive, as in Spark."""
 
 ALLOWED: tuple[str, ...] = (
     # Memory and cores.
-    "spark.cores.max",
-    "spark.default.parallelism",
-    "spark.driver.maxResultSize",
-    "spark.driver.memoryOverhead*",
-    "spark.driver.minMemoryOverhead",
-    "spark.executor.cores",
-    "spark.executor.instances",
-    "spark.executor.memory*",
-    "spark.executor.minMemoryOverhead",
-    "spark.executor.pyspark.memory",
-    "spark.dynamicAllocation.*",
-    "spark.memory.*",
-    "spark.python.worker.*",
-    "spark.task.*",
+    "spark.cores.max", "spark.default.parallelism", "spark.driver.maxResultSize", "spark.driver.memoryOverhead*",
+    "spark.driver.minMemoryOverhead", "spark.executor.cores", "spark.executor.instances", "spark.executor.memory*",
+    "spark.executor.minMemoryOverhead", "spark.executor.pyspark.memory", "spark.dynamicAllocation.*", "spark.memory.*",
+    "spark.python.worker.*", "spark.task.*",
     # Addresses, ports and time limits.
-    "spark.blockManager.port",
-    "spark.driver.bindAddress",
-    "spark.driver.blockManager.port",
-    "spark.driver.host",
-    "spark.driver.port",
-    "spark.executor.heartbeat*",
-    "spark.network.*",
-    "spark.port.maxRetries",
-    "spark.python.authenticate.socketTimeout",
-    "spark.python.task.killTimeout",
-    "spark.rpc.*",
+    "spark.blockManager.port", "spark.driver.bindAddress", "spark.driver.blockManager.port", "spark.driver.host", "spark.driver.port",
+    "spark.executor.heartbeat*", "spark.network.*", "spark.port.maxRetries", "spark.python.authenticate.socketTimeout",
+    "spark.python.task.killTimeout", "spark.rpc.*",
     # Permissions and encryption.
-    "spark.acls.enable",
-    "spark.admin.acls*",
-    "spark.authenticate",
-    "spark.authenticate.*",
-    "spark.io.encryption.enabled",
-    "spark.io.encryption.key*",
-    "spark.modify.acls*",
-    "spark.security.credentials.*",
-    "spark.ui.view.acls*",
+    "spark.acls.enable", "spark.admin.acls*", "spark.authenticate", "spark.authenticate.*", "spark.io.encryption.enabled",
+    "spark.io.encryption.key*", "spark.modify.acls*", "spark.security.credentials.*", "spark.ui.view.acls*",
     # Scheduling, and the handling of executors that fail or leave.
-    "spark.app.name",
-    "spark.broadcast.*",
-    "spark.cleaner.*",
-    "spark.decommission.*",
-    "spark.excludeOnFailure.*",
-    "spark.executor.decommission.*",
-    "spark.executor.failuresValidityInterval",
-    "spark.executor.logs.rolling.*",
-    "spark.executor.maxNumFailures",
-    "spark.local.dir",
-    "spark.locality.*",
-    "spark.scheduler.listenerbus.*",
-    "spark.scheduler.m*RegisteredResources*",
-    "spark.scheduler.mode",
-    "spark.scheduler.pool",
-    "spark.scheduler.revive.interval",
-    "spark.shuffle.io.*",
-    "spark.shuffle.registration.*",
-    "spark.shuffle.service.*",
-    "spark.stage.*",
-    "spark.ui.enabled",
-    "spark.ui.port",
-    "spark.ui.retained*",
-    "spark.ui.reverseProxy*",
+    "spark.app.name", "spark.broadcast.*", "spark.cleaner.*", "spark.decommission.*", "spark.excludeOnFailure.*",
+    "spark.executor.decommission.*", "spark.executor.failuresValidityInterval", "spark.executor.logs.rolling.*",
+    "spark.executor.maxNumFailures", "spark.local.dir", "spark.locality.*", "spark.scheduler.listenerbus.*",
+    "spark.scheduler.m*RegisteredResources*", "spark.scheduler.mode", "spark.scheduler.pool", "spark.scheduler.revive.interval",
+    "spark.shuffle.io.*", "spark.shuffle.registration.*", "spark.shuffle.service.*", "spark.stage.*", "spark.ui.enabled", "spark.ui.port",
+    "spark.ui.retained*", "spark.ui.reverseProxy*",
     # Kubernetes and YARN.
-    "spark.kubernetes.allocation.batch.*",
-    "spark.kubernetes.allocation.driver.readinessTimeout",
-    "spark.kubernetes.allocation.executor.timeout",
-    "spark.kubernetes.allocation.maxPendingPods",
-    "spark.kubernetes.appKillPodDeletionGracePeriod",
-    "spark.kubernetes.authenticate.executor.serviceAccountName",
-    "spark.kubernetes.container.image",
-    "spark.kubernetes.container.image.pullPolicy",
-    "spark.kubernetes.container.image.pullSecrets",
-    "spark.kubernetes.driver.connectionTimeout",
-    "spark.kubernetes.driver.pod.name",
-    "spark.kubernetes.driver.requestTimeout",
-    "spark.kubernetes.dynamicAllocation.deleteGracePeriod",
-    "spark.kubernetes.executor.annotation.*",
-    "spark.kubernetes.executor.apiPollingInterval",
-    "spark.kubernetes.executor.checkAllContainers",
-    "spark.kubernetes.executor.container.image",
-    "spark.kubernetes.executor.deleteOnTermination",
-    "spark.kubernetes.executor.disableConfigMap",
-    "spark.kubernetes.executor.label.*",
-    "spark.kubernetes.executor.limit.cores",
-    "spark.kubernetes.executor.missingPodDetectDelta",
-    "spark.kubernetes.executor.node.selector.*",
-    "spark.kubernetes.executor.podNamePrefix",
-    "spark.kubernetes.executor.request.cores",
-    "spark.kubernetes.executor.scheduler.name",
-    "spark.kubernetes.executor.secretKeyRef.*",
-    "spark.kubernetes.executor.secrets.*",
-    "spark.kubernetes.executor.useDriverPodIP",
-    "spark.kubernetes.executor.volumes.emptyDir.*",
-    "spark.kubernetes.executor.volumes.persistentVolumeClaim.*",
-    "spark.kubernetes.local.dirs.tmpfs",
-    "spark.kubernetes.memoryOverheadFactor",
-    "spark.kubernetes.namespace",
-    "spark.kubernetes.node.selector.*",
-    "spark.kubernetes.scheduler.name",
-    "spark.hadoop.fs.defaultFS",
-    "spark.hadoop.yarn.resourcemanager.*",
-    "spark.yarn.am.cores",
-    "spark.yarn.archive",
-    "spark.yarn.am.memory*",
-    "spark.yarn.am.nodeLabelExpression",
-    "spark.yarn.exclude.nodes",
-    "spark.yarn.executor.failuresValidityInterval",
-    "spark.yarn.executor.nodeLabelExpression",
-    "spark.yarn.max.executor.failures",
-    "spark.yarn.maxAppAttempts",
-    "spark.yarn.priority",
-    "spark.yarn.queue",
-    "spark.yarn.scheduler.*",
-    "spark.yarn.stagingDir",
-    "spark.yarn.tags",
-)
+    "spark.kubernetes.allocation.batch.*", "spark.kubernetes.allocation.driver.readinessTimeout",
+    "spark.kubernetes.allocation.executor.timeout", "spark.kubernetes.allocation.maxPendingPods",
+    "spark.kubernetes.appKillPodDeletionGracePeriod", "spark.kubernetes.authenticate.executor.serviceAccountName",
+    "spark.kubernetes.container.image", "spark.kubernetes.container.image.pullPolicy", "spark.kubernetes.container.image.pullSecrets",
+    "spark.kubernetes.driver.connectionTimeout", "spark.kubernetes.driver.pod.name", "spark.kubernetes.driver.requestTimeout",
+    "spark.kubernetes.dynamicAllocation.deleteGracePeriod", "spark.kubernetes.executor.annotation.*",
+    "spark.kubernetes.executor.apiPollingInterval", "spark.kubernetes.executor.checkAllContainers",
+    "spark.kubernetes.executor.container.image", "spark.kubernetes.executor.deleteOnTermination",
+    "spark.kubernetes.executor.disableConfigMap", "spark.kubernetes.executor.label.*", "spark.kubernetes.executor.limit.cores",
+    "spark.kubernetes.executor.missingPodDetectDelta", "spark.kubernetes.executor.node.selector.*",
+    "spark.kubernetes.executor.podNamePrefix", "spark.kubernetes.executor.request.cores", "spark.kubernetes.executor.scheduler.name",
+    "spark.kubernetes.executor.secretKeyRef.*", "spark.kubernetes.executor.secrets.*", "spark.kubernetes.executor.useDriverPodIP",
+    "spark.kubernetes.executor.volumes.emptyDir.*", "spark.kubernetes.executor.volumes.persistentVolumeClaim.*",
+    "spark.kubernetes.local.dirs.tmpfs", "spark.kubernetes.memoryOverheadFactor", "spark.kubernetes.namespace",
+    "spark.kubernetes.node.selector.*", "spark.kubernetes.scheduler.name", "spark.hadoop.fs.defaultFS",
+    "spark.hadoop.yarn.resourcemanager.*", "spark.yarn.am.cores", "spark.yarn.archive", "spark.yarn.am.memory*",
+    "spark.yarn.am.nodeLabelExpression", "spark.yarn.exclude.nodes", "spark.yarn.executor.failuresValidityInterval",
+    "spark.yarn.executor.nodeLabelExpression", "spark.yarn.max.executor.failures", "spark.yarn.maxAppAttempts", "spark.yarn.priority",
+    "spark.yarn.queue", "spark.yarn.scheduler.*", "spark.yarn.stagingDir", "spark.yarn.tags",
+)  # fmt: skip
 """Patterns of keys that cannot load code, run code, read a file of this machine or write anywhere else."""
 
 ADDRESSES = (
@@ -209,6 +109,10 @@ CLUSTER_API = frozenset({"kubernetes", "kubernetes.default", "kubernetes.default
 # A key with other characters, such as "=", would be misread: Spark's command line takes `key=value`.
 _KEY = re.compile(r"spark(\.[A-Za-z0-9_/-]+)+")
 _SENSITIVE = re.compile("secret|password|token", re.IGNORECASE)
+
+
+def _matches(key: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(key, pattern) for pattern in patterns)
 
 
 def is_local(master: str) -> bool:
@@ -249,7 +153,7 @@ def hosts(master: str, conf: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     if master.startswith("spark://"):
         yield from (("spark.master", host) for host, _ in addresses(master))
     for key, value in conf.items():
-        if any(fnmatchcase(key, pattern) for pattern in ADDRESSES):
+        if _matches(key, ADDRESSES):
             for address in value.split(","):
                 if host := _host(key, address):
                     yield f"{key} in spark.conf", host
@@ -290,10 +194,10 @@ def refusal(conf: Mapping[str, str], master: str) -> str | None:
             return f"`{key}` does not begin with `spark.`, so Spark would ignore it. Remove it or fix its spelling"
         if key == PYTHON and not is_local(master):
             continue
-        for pattern, reason in REFUSED:
-            if fnmatchcase(key, pattern):
+        for reason, patterns in REFUSED:
+            if _matches(key, patterns):
                 return f"`{key}` is refused: {reason}. Remove it"
-        if not _KEY.fullmatch(key) or not any(fnmatchcase(key, pattern) for pattern in ALLOWED):
+        if not _KEY.fullmatch(key) or not _matches(key, ALLOWED):
             return f"`{key}` is not among the properties that can be set here, which docs/cluster.md lists. Remove it or fix its spelling"
         if key == YARN_ARCHIVE and urlsplit(value).scheme not in YARN_ARCHIVE_SCHEMES:
             return f"`{key}` must be a path in the cluster's file system, such as hdfs:///spark/jars.zip"

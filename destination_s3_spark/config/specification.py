@@ -38,16 +38,14 @@ def specification() -> dict[str, Any]:
 def connection_specification() -> dict[str, Any]:
     """Return the JSON schema of a configuration."""
     plain = _for_the_form(documented_schema())
-    return {
-        "$schema": "http://json-schema.org/draft-07/schema#",
-        **plain,
-        "groups": [{"id": ADVANCED, "title": "Advanced"}],
-    }
+    return {"$schema": "http://json-schema.org/draft-07/schema#", **plain, "groups": [{"id": ADVANCED, "title": "Advanced"}]}
 
 
 def documented_schema() -> dict[str, Any]:
     """Return the same schema with what options say of themselves for documentation."""
     schema = Config.model_json_schema()
+    for order, (name, option) in enumerate(schema["properties"].items()):
+        schema["properties"][name] = dict(sorted({**option, "order": order}.items()))
     plain = _plain(schema, schema["$defs"])
     del plain["description"]  # the form has a title, and Config's docstring is for developers
     return plain

@@ -16,14 +16,19 @@ SHORTEST_SECRET = 32
 """Fewest characters of the secret of hashes. Who has hashes of known values can try short ones."""
 
 
-class DecimalColumn(Settings):
-    """Number columns to store as decimals."""
+class OfStreams(Settings):
+    """Options that hold for some streams."""
 
     stream: str = Field(
         title="Stream",
         description="A stream, such as orders or shop.orders, or a pattern with * and ?.",
         examples=["shop.orders", "*"],
     )
+
+
+class DecimalColumn(OfStreams):
+    """Number columns to store as decimals."""
+
     column: str = Field(
         title="Column",
         description="The field's name; of a member of an object the names down to it, joined by dots. Patterns have * and ?.",
@@ -79,14 +84,9 @@ class TreatedColumn(Settings):
         return length
 
 
-class PartitionBy(Settings):
+class PartitionBy(OfStreams):
     """The division of the files of some streams' tables into folders by the values of a column."""
 
-    stream: str = Field(
-        title="Stream",
-        description="A stream, such as orders or shop.orders, or a pattern with * and ?.",
-        examples=["shop.orders", "*"],
-    )
     column: str = Field(
         title="Column",
         description="A field at the top level of the records: a date, a timestamp, a boolean, an integer or a short string.",
@@ -112,17 +112,12 @@ class PartitionBy(Settings):
         return name
 
 
-class MergeWhen(Settings):
+class MergeWhen(OfStreams):
     """When the new rows of some deduplicated tables are merged into their files. Until then they wait beside them, safe and acknowledged.
 
     A merge is due as soon as one of the bounds is reached. An empty table and a full refresh are merged at once.
     """
 
-    stream: str = Field(
-        title="Stream",
-        description="A stream, such as orders or shop.orders, or a pattern with * and ?.",
-        examples=["shop.orders", "*"],
-    )
     at_least_every_hours: float | None = Field(
         None,
         ge=0,
@@ -154,14 +149,9 @@ class MergeWhen(Settings):
         return size
 
 
-class HistoryOf(Settings):
+class HistoryOf(OfStreams):
     """The history of some deduplicated tables: a table beside each, with a row for every version of a row and the time it was valid."""
 
-    stream: str = Field(
-        title="Stream",
-        description="A stream, such as orders or shop.orders, or a pattern with * and ?.",
-        examples=["shop.orders", "*"],
-    )
     columns: list[Annotated[str, Field(title="Column", description="A field at the top level of the records.")]] | None = Field(
         None,
         min_length=1,
