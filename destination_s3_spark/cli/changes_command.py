@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import Enum
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -47,7 +46,7 @@ class Wanted:
 
 def run(config_path: str, name: str, namespace: str | None, wanted: Wanted) -> int:
     """Print the records in log order, one per line. Raises ConfigError when there is no log, DataError when it is damaged."""
-    config = read_config(Path(config_path))
+    config = read_config(config_path)
     store = S3Store(s3_settings(config))
     stream = StreamId.of(namespace, name)
     template = path_template(config, datetime.now(UTC), sync_id=0)

@@ -14,12 +14,12 @@ from destination_s3_spark.errors import ConfigError
 STANDARD_INPUT = "-"
 
 
-def read_config(path: Path) -> Config:
+def read_config(path: str | Path) -> Config:
     """Read the configuration from a JSON file. Raises ConfigError, which never quotes the file, because it holds secrets."""
     return Config.parse(read_options(path))
 
 
-def read_options(path: Path) -> dict[str, Any]:
+def read_options(path: str | Path) -> dict[str, Any]:
     """Read the options of a configuration file as they are. Raises ConfigError, which never quotes the file."""
     try:
         options = orjson.loads(read_file(path, "configuration"))
@@ -27,12 +27,13 @@ def read_options(path: Path) -> dict[str, Any]:
         options = None
     if not isinstance(options, dict):
         # Raised without the decoding error as its cause, which would quote the file and its secrets.
-        raise ConfigError(f"The configuration {path} is not a JSON object.")
+        raise ConfigError(f"The configuration {Path(path)} is not a JSON object.")
     return options
 
 
-def read_file(path: Path, what: str) -> bytes:
+def read_file(path: str | Path, what: str) -> bytes:
     """Read a file of the command line. Raises ConfigError if it cannot be read."""
+    path = Path(path)
     try:
         return path.read_bytes()
     except OSError as error:
@@ -41,4 +42,4 @@ def read_file(path: Path, what: str) -> bytes:
 
 def read_input(path: str, what: str) -> bytes:
     """Read a file of the command line, or standard input for `-`. Raises ConfigError if the file cannot be read."""
-    return sys.stdin.buffer.read() if path == STANDARD_INPUT else read_file(Path(path), what)
+    return sys.stdin.buffer.read() if path == STANDARD_INPUT else read_file(path, what)

@@ -5,13 +5,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from destination_s3_spark.cli.configuration import read_file, read_options
-from destination_s3_spark.cli.diagnosis.configuration import look_at_bucket, look_at_catalogs, look_at_options, look_at_streams
-from destination_s3_spark.cli.diagnosis.finding import Finding, Verdict
-from destination_s3_spark.cli.diagnosis.machine import find_java, look_at_machine
+from destination_s3_spark.cli.diagnosis import (
+    Finding,
+    Verdict,
+    find_java,
+    look_at_bucket,
+    look_at_catalogs,
+    look_at_machine,
+    look_at_options,
+    look_at_streams,
+)
 from destination_s3_spark.cli.terminal import Output, Terminal, write_json
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.storage.configured import path_template, s3_settings
@@ -28,8 +34,8 @@ _SIGNS = {
 
 def run(config_path: str, catalog_path: str | None, output: Output) -> int:
     """Print the findings as they come and return 1 if any is bad."""
-    options = read_options(Path(config_path))
-    catalog = None if catalog_path is None else read_file(Path(catalog_path), "catalog")
+    options = read_options(config_path)
+    catalog = None if catalog_path is None else read_file(catalog_path, "catalog")
     findings: list[Finding] = []
     terminal = Terminal()
     for finding in _findings(options, catalog):

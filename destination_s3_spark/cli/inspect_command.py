@@ -83,7 +83,7 @@ def run(config_path: str, chosen: Chosen, look: Look) -> int:
 
     Raises ConfigError if the configuration is wrong or there is no such table.
     """
-    factory = table_factory(read_config(Path(config_path)))
+    factory = table_factory(read_config(config_path))
     terminal = Terminal(look.width)
     with ThreadPoolExecutor(TABLES_AT_ONCE, "tables") as pool:
         found = replace(factory, map_tables=pool.map).find()
@@ -115,7 +115,7 @@ def _report_unread(unread: Sequence[UnreadTable]) -> int:
 
 def print_ddl(config_path: str, chosen: Chosen, engine: SqlEngine) -> int:
     """Print the statement that defines a table in an engine. Raises ConfigError if there is no such table or no statement."""
-    config = read_config(Path(config_path))
+    config = read_config(config_path)
     factory = table_factory(config)
     table = _require_one(choose(factory, factory.find(), chosen))
     sys.stdout.write(ddl(read_head(factory, table), config, engine))
@@ -127,7 +127,7 @@ def export_schema(config_path: str, chosen: Chosen, file: Path, form: SchemaForm
 
     Raises ConfigError when there is no such table or more than one, when it has no schema yet, or when the file cannot be written.
     """
-    factory = table_factory(read_config(Path(config_path)))
+    factory = table_factory(read_config(config_path))
     table = _require_one(choose(factory, factory.find(), chosen))
     found = read_head(factory, table).columns
     if found is None:

@@ -1,4 +1,7 @@
-"""Commands that write to tables without a sync: their common ground, `rebuild`, `optimize`, `accept` and `discard`."""
+"""Commands that write to tables without a sync: their common ground, `rebuild`, `optimize`, `merge`, `accept` and `discard`.
+
+For `merge` a sync goes first: a table that one may be writing to is left to it, and one that begins during a merge takes the table over.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,15 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
-from pathlib import Path
 
 from destination_s3_spark.chain.files import FileKind
-from destination_s3_spark.chain.opening import WriteDisposition
+from destination_s3_spark.chain.opening import SyncsFirst, WriteDisposition
 from destination_s3_spark.chain.state import Contents
 from destination_s3_spark.cli.configuration import read_config
 from destination_s3_spark.cli.terminal import Progress
 from destination_s3_spark.engine.engine import Engine
 from destination_s3_spark.errors import Fenced, SyncError, TransientError
+from destination_s3_spark.protocol.catalog import DestinationSyncMode
 from destination_s3_spark.storage.configured import s3_settings
 from destination_s3_spark.storage.object_store import doubtful_uploads
 from destination_s3_spark.stream_id import StreamId
@@ -32,10 +35,11 @@ from destination_s3_spark.tables.publishers.publication import Publisher
 from destination_s3_spark.tables.stored.row_digests import DigestTask, compared, digested_files, row_digests
 from destination_s3_spark.tables.stream_table import StreamTable
 from destination_s3_spark.tables.updates import held_back
-from destination_s3_spark.tables.updates.choice import compaction_of, may_be_compacted, rebuild_of, update_of
+from destination_s3_spark.tables.updates.choice import compaction_of, may_be_compacted, merge_of, rebuild_of, update_of
 from destination_s3_spark.tables.updates.held_back import held_back_in
 from destination_s3_spark.tables.updates.resources import Resources, TaskResources
 from destination_s3_spark.tables.updates.steps import Update
+from destination_s3_spark.wording import counted, duration_text, size_text
 
 CALLS_AT_ONCE = 16
 OWNER_CHECK_EVERY_S = 30.0
@@ -60,7 +64,12 @@ class Workshop:
     def run(self, table: OpenTable, update: Update, doing: str = "rewriting") -> None:
         """Run an update to its end, and show how far it is. Raises SyncError, and Fenced soon after another session took the table over."""
         with Progress(f"{doing} {table.stream.id}") as progress:
-            report = partial(_report, progress, _Lookout(table.writer))
+            lookout = _Lookout(table.writer)
+
+            def report(done: int, total: int) -> None:
+                progress.update(done, total)
+                lookout.look()
+
             UpdateRunner(self.engine, self.pool, progress=report, limit_s=inf).run([(table.stream.id, update)])
 
     @contextmanager
@@ -125,11 +134,6 @@ class _Lookout:
                 self._writer.check_not_fenced()
 
 
-def _report(progress: Progress, lookout: _Lookout, done: int, total: int) -> None:
-    progress.update(done, total)
-    lookout.look()
-
-
 @contextmanager
 def workshop(factory: TableFactory, every: FoundTables) -> Iterator[Workshop]:
     """Start Spark for tables of a bucket path. Raises ConfigError."""
@@ -179,7 +183,7 @@ def say(stream: StreamId, text: str) -> None:
 
 def rebuild(config_path: str, name: str, namespace: str | None) -> int:
     """Rebuild the tables of a stream and return 1 if rows changed. Raises ConfigError when a raw table does not have every row."""
-    factory = table_factory(read_config(Path(config_path)))
+    factory = table_factory(read_config(config_path))
     every = factory.find()
     found = factory.choose(every, name, namespace)
     with workshop(factory, every) as tools:
@@ -213,7 +217,7 @@ def optimize(config_path: str, name: str | None, namespace: str | None) -> int:
 
     Raises SyncError.
     """
-    factory = table_factory(read_config(Path(config_path)))
+    factory = table_factory(read_config(config_path))
     every = factory.find()
     found, failed = chosen(factory, every, name, namespace, lambda _: True)
     with workshop(factory, every) as tools:
@@ -242,26 +246,21 @@ def _files(contents: Contents) -> str:
 
 def accept(config_path: str, name: str | None, namespace: str | None) -> int:
     """Let the rows held back for a stream, or for all streams, replace those of their tables. Raises SyncError."""
-    factory = table_factory(read_config(Path(config_path)))
+    factory = table_factory(read_config(config_path))
     every = factory.find()
-    held, failed = _held_back(factory, every, name, namespace)
-    if held:
-        with workshop(factory, every) as tools:
-            for found in held:
-                failed |= not succeeds(found.stream, partial(_accept, tools, found))
-    return _outcome(held, failed=failed)
+    return _each(factory, every, _held_back(factory, every, name, namespace), _accept, "nothing is held back")
 
 
 def discard(config_path: str, name: str | None, namespace: str | None) -> int:
     """Drop the rows held back for a stream, or for all streams. The tables keep their rows. Raises SyncError."""
-    factory = table_factory(read_config(Path(config_path)))
+    factory = table_factory(read_config(config_path))
     every = factory.find()
     held, failed = _held_back(factory, every, name, namespace)
     publishers = factory.publishers(every) if held else {}
     for found in held:
         table = factory.of_found(found, publishers[found.stream], WriteDisposition.DISCARD)
         failed |= not succeeds(found.stream, partial(_discard, table))
-    return _outcome(held, failed=failed)
+    return _outcome(held, failed, "nothing is held back")
 
 
 def _held_back(factory: TableFactory, every: FoundTables, name: str | None, namespace: str | None) -> tuple[list[FoundTable], bool]:
@@ -269,9 +268,21 @@ def _held_back(factory: TableFactory, every: FoundTables, name: str | None, name
     return chosen(factory, every, name, namespace, lambda found: held_back_in(factory.read_chain(found).head) is not None)
 
 
-def _outcome(held: Sequence[FoundTable], *, failed: bool) -> int:
-    if not held and not failed:
-        sys.stdout.write("nothing is held back\n")
+def _each(
+    factory: TableFactory, every: FoundTables, found: tuple[list[FoundTable], bool], work: Callable[[Workshop, FoundTable], None], none: str
+) -> int:
+    """Work on the tables that `chosen` has found, one after the other, and return the exit code. Without one, say so in these words."""
+    tables, failed = found
+    if tables:
+        with workshop(factory, every) as tools:
+            for table in tables:
+                failed |= not succeeds(table.stream, partial(work, tools, table))
+    return _outcome(tables, failed, none)
+
+
+def _outcome(tables: Sequence[FoundTable], failed: bool, none: str) -> int:
+    if not tables and not failed:
+        sys.stdout.write(f"{none}\n")
     return 1 if failed else 0
 
 
@@ -290,3 +301,52 @@ def _accept(tools: Workshop, found: FoundTable) -> None:
         if update is not None:
             tools.run(table, update)
     say(found.stream, f"accepted: {held}" if held is not None else "nothing is held back any more")
+
+
+def merge(config_path: str, name: str | None, namespace: str | None, *, take_over: bool) -> int:
+    """Merge the waiting runs of the tables of a stream, or of all tables, one table after the other.
+
+    Return 1 if a table failed or was left to a sync; the others are merged all the same. Raises SyncError when nothing can be merged.
+    """
+    factory = replace(table_factory(read_config(config_path)), precedence=SyncsFirst(take_over=take_over))
+    every = factory.find()
+    return _each(factory, every, chosen(factory, every, name, namespace, partial(_waits, factory)), _merge, "nothing to merge")
+
+
+def _waits(factory: TableFactory, found: FoundTable) -> bool:
+    """Tell whether the table has runs to merge, or a merge to finish. Writes nothing. Raises TransientError if it is left to a sync."""
+    chain = factory.read_chain(found)
+    state = chain.head
+    is_deduplicated = (state.schema or {}).get("mode") == DestinationSyncMode.APPEND_DEDUP.value
+    if not is_deduplicated or not (state.contents.files(FileKind.DELTA) or state.unsettled):
+        return False
+    if state.contents.pending is not None and not state.contents.pending.complete:
+        say(found.stream, "not merged: a refresh of it is not finished, and what it brings will replace what waits")
+        return False
+    factory.precedence.check(chain)
+    return True
+
+
+def _merge(tools: Workshop, found: FoundTable) -> None:
+    began = time.monotonic()
+    closed = tools.table(found)
+    is_cut_off = closed.writer.state is not None and closed.writer.state.unsettled is not None
+    try:
+        with tools.opened(closed) as table:
+            waiting = table.writer.open().contents.waiting
+            update = merge_of(table, tools.resources)
+            if update is not None:
+                tools.run(table, update, "merging")
+            rows = table.writer.open().contents.rows
+    except Fenced as fenced:
+        raise TransientError(
+            "A sync has begun and taken the table over: syncs go first. Nothing is lost. What still waits is merged by that sync, or by "
+            "this command once the sync has ended.",
+            stream=found.stream,
+        ) from fenced
+    if update is None:
+        say(found.stream, "a commit that was cut off is finished" if is_cut_off else "nothing to merge any more")
+        return
+    took = duration_text(time.monotonic() - began)
+    runs = f"{counted(waiting.rows, 'row')} of {counted(waiting.files, 'run')} ({size_text(waiting.bytes)})"
+    say(found.stream, f"merged {runs} in {took}, {counted(rows, 'row')} in the table")

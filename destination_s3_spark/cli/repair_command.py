@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 from destination_s3_spark.chain.opening import Leftovers
 from destination_s3_spark.cli.configuration import read_config
@@ -30,7 +29,7 @@ def repair_tables(config_path: str, name: str | None, namespace: str | None) -> 
 
     Returns 1 if a table could not be repaired or not be published; the others are still repaired.
     """
-    factory = table_factory(read_config(Path(config_path)))
+    factory = table_factory(read_config(config_path))
     found = factory.find()
     publishers, orphans = factory.publishers(found), factory.orphans()
 
@@ -43,7 +42,7 @@ def repair_tables(config_path: str, name: str | None, namespace: str | None) -> 
 
 def verify_tables(config_path: str, name: str | None, namespace: str | None) -> int:
     """Verify the tables of a stream, or all tables. Returns 1 if there is a problem, or if a table could not be verified."""
-    factory = table_factory(read_config(Path(config_path)))
+    factory = table_factory(read_config(config_path))
     with ThreadPoolExecutor(FILES_AT_ONCE, "files") as pool:
 
         def verified(table: FoundTable) -> tuple[str, bool]:

@@ -39,7 +39,7 @@ class WrittenPage:
 
 def run(config_path: str, out: Path, most_blocks: int) -> int:
     """Write the page to `out`. Return 1 if a table could not be read; the page says why and shows the others."""
-    written = write(table_factory(read_config(Path(config_path))), out, most_blocks)
+    written = write(table_factory(read_config(config_path)), out, most_blocks)
     sys.stdout.write(f"{out}: {counted(written.tables, 'table')}, {counted(written.findings, 'thing')} to look at\n")
     for table in written.unread:
         sys.stderr.write(f"{table.table}: {table.reason}\n")

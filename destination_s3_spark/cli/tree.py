@@ -347,9 +347,9 @@ def merge(config: str, stream: str | None, namespace: str | None, take_over: boo
     Syncs go first: a table that a sync may be writing to is left alone, and a sync that begins meanwhile takes its tables over. The exit
     code is then 1, nothing is lost, and the other tables are merged.
     """
-    from destination_s3_spark.cli import merge_command  # noqa: PLC0415
+    from destination_s3_spark.cli import maintenance  # noqa: PLC0415
 
-    return merge_command.run(config, stream, namespace, take_over=take_over)
+    return maintenance.merge(config, stream, namespace, take_over=take_over)
 
 
 @tree.command()

@@ -9,12 +9,17 @@ from uuid import uuid4
 
 import pytest
 
-from destination_s3_spark.cli import operator_command
+from destination_s3_spark.cli import diagnosis, operator_command
 from destination_s3_spark.cli.configuration import read_config
-from destination_s3_spark.cli.diagnosis import machine
-from destination_s3_spark.cli.diagnosis.configuration import look_at_bucket, look_at_catalogs, look_at_options, look_at_streams
-from destination_s3_spark.cli.diagnosis.finding import Finding, Verdict
-from destination_s3_spark.cli.diagnosis.machine import find_java
+from destination_s3_spark.cli.diagnosis import (
+    Finding,
+    Verdict,
+    find_java,
+    look_at_bucket,
+    look_at_catalogs,
+    look_at_options,
+    look_at_streams,
+)
 from destination_s3_spark.config.config import GIB, Config
 from destination_s3_spark.storage import probes
 from destination_s3_spark.storage.paths import PathTemplate
@@ -195,9 +200,9 @@ def test_without_java_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def look_at_spool_and_memory(monkeypatch: pytest.MonkeyPatch, container_bytes: int = 64 * GIB, **options: Any) -> dict[str, Finding]:
     """Without Spark, whose start takes seconds: Java is not there."""
-    monkeypatch.setattr(machine, "container_memory_bytes", lambda: container_bytes)
+    monkeypatch.setattr(diagnosis, "container_memory_bytes", lambda: container_bytes)
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    return {finding.check: finding for finding in machine.look_at_machine(Config.parse({**OPTIONS, **options}), TEMPLATE)}
+    return {finding.check: finding for finding in diagnosis.look_at_machine(Config.parse({**OPTIONS, **options}), TEMPLATE)}
 
 
 def test_the_spool_directory_is_written_and_its_room_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,8 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from destination_s3_spark import tables
-from destination_s3_spark.cli.cascade import Cascade, Link
-from destination_s3_spark.cli.forget_command import Request, forget
+from destination_s3_spark.cli.forget_command import Cascade, Link, Request, forget
 from destination_s3_spark.cli.maintenance import Workshop
 from destination_s3_spark.engine.engine import Engine, Groups
 from destination_s3_spark.engine.session import SparkSettings

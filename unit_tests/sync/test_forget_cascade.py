@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from destination_s3_spark.chain.files import FileKind
-from destination_s3_spark.cli.cascade import Cascade
-from destination_s3_spark.cli.forget_command import Request, forget
+from destination_s3_spark.cli.forget_command import Cascade, Request, forget
 from destination_s3_spark.cli.maintenance import Workshop
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.protocol.catalog import Catalog, parse_catalog

@@ -14,9 +14,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from destination_s3_spark.cli.inspection.commits import RecordedSync
 from destination_s3_spark.cli.inspection.table import RecordedChange
 from destination_s3_spark.cli.report.figures import TableFigures, TableFinding, findings
-from destination_s3_spark.cli.report.quality import Quality, quality
 from destination_s3_spark.cli.report.scales import HEIGHT, WIDTH, Absent, Chart, number_scale, steps, thinned
-from destination_s3_spark.cli.report.table_charts import END_TEXTS, SYNC_LOOKS, data_commits, points_of, table_charts
+from destination_s3_spark.cli.report.table_charts import END_TEXTS, SYNC_LOOKS, Quality, data_commits, points_of, quality, table_charts
 from destination_s3_spark.cli.terminal import duration_text, moment, number_text, size_text
 from destination_s3_spark.tables.found import UnreadTable
 from destination_s3_spark.wording import counted, printable

@@ -14,9 +14,18 @@ from destination_s3_spark.cli.inspection.summary import PublisherState, ReaderSt
 from destination_s3_spark.cli.inspection.table import RecordedChange
 from destination_s3_spark.cli.report.figures import TableFigures, findings
 from destination_s3_spark.cli.report.page import page, render, timeline
-from destination_s3_spark.cli.report.quality import FIELDS_DRAWN, Quality, quality
 from destination_s3_spark.cli.report.scales import HEIGHT, WIDTH, Absent, Chart, thinned
-from destination_s3_spark.cli.report.table_charts import duration, files_by_size, growth, points_of, rewritten, throughput
+from destination_s3_spark.cli.report.table_charts import (
+    FIELDS_DRAWN,
+    Quality,
+    duration,
+    files_by_size,
+    growth,
+    points_of,
+    quality,
+    rewritten,
+    throughput,
+)
 from destination_s3_spark.tables.found import UnreadTable
 from unit_tests.cli.report.figures import ROWS, START, at, commit, figures, file, sync, value
 
