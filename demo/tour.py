@@ -116,7 +116,7 @@ def _sync_and_show(local: LocalS3, source: Shop, records: int, directory: Path) 
     _say(f"records were typed {HOW_LINES_ARE_TYPED}")
     _show(Config.parse(options))
     _show_delta_tables(Config.parse(options), local.endpoint)
-    return report_command.write(table_factory(Config.parse(options)), directory / PAGE).exit_code
+    return 1 if report_command.write(table_factory(Config.parse(options)), directory / PAGE).unread else 0
 
 
 def _sync(config: Path, catalog: Path, chunks: Iterable[Chunk], records: int, log: Path) -> bool:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
-from enum import Enum
 from typing import Any
 
 import orjson
 
-from destination_s3_spark.change_log.manifest import Manifest
+from destination_s3_spark.change_log.manifest import GroupName, Manifest
 from destination_s3_spark.change_log.reading import ChangeLogFolder, Interval
 from destination_s3_spark.cli.configuration import read_config
 from destination_s3_spark.cli.terminal import Progress
@@ -28,24 +26,11 @@ from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.wording import printable_json
 
 
-class Since(Enum):
-    """The point in the log to read from."""
+def run(config_path: str, name: str, namespace: str | None, key: Mapping[str, Any], interval: Interval, *, from_last_snapshot: bool) -> int:
+    """Print the records in log order, one per line. Raises ConfigError when there is no log, DataError when it is damaged.
 
-    BEGINNING = "beginning"
-    LAST_SNAPSHOT = "last snapshot"
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """The filter for records to print. `key`: values of key columns, all of which a record must have."""
-
-    key: Mapping[str, Any]
-    interval: Interval
-    since: Since
-
-
-def run(config_path: str, name: str, namespace: str | None, wanted: Wanted) -> int:
-    """Print the records in log order, one per line. Raises ConfigError when there is no log, DataError when it is damaged."""
+    `key`: values of key columns, all of which a record must have.
+    """
     config = read_config(config_path)
     store = S3Store(s3_settings(config))
     stream = StreamId.of(namespace, name)
@@ -56,7 +41,8 @@ def run(config_path: str, name: str, namespace: str | None, wanted: Wanted) -> i
         raise ConfigError(_no_log(store, f"{template.base}{CHANGES_FOLDER}/", stream, config.s3_bucket_name))
     shown = nullcontext(None) if sys.stdout.isatty() else Progress("reading the change log")
     with suppress(BrokenPipeError), shown as progress:  # the reader closed the pipe early (`| head`)
-        for number, record in enumerate(_records(log, wanted), start=1):
+        groups = log.from_last_snapshot() if from_last_snapshot else log.groups
+        for number, record in enumerate(_records(log, groups, key, interval), start=1):
             sys.stdout.buffer.write(printable_json(orjson.dumps(record, default=_number, option=orjson.OPT_APPEND_NEWLINE)))
             if progress is not None:
                 progress.update(number, note="records printed")
@@ -79,12 +65,11 @@ def key_filter(text: str) -> Mapping[str, Any]:
     return key
 
 
-def _records(log: ChangeLogFolder, wanted: Wanted) -> Iterator[dict[str, Any]]:
-    groups = log.groups if wanted.since is Since.BEGINNING else log.from_last_snapshot()
-    _require_key_columns(log.manifest(groups[-1]), wanted.key)
+def _records(log: ChangeLogFolder, groups: Sequence[GroupName], key: Mapping[str, Any], interval: Interval) -> Iterator[dict[str, Any]]:
+    _require_key_columns(log.manifest(groups[-1]), key)
     for group in groups:
-        for record in log.records(log.manifest(group), wanted.interval):
-            if all(_is(record["key"][name], value) for name, value in wanted.key.items()):
+        for record in log.records(log.manifest(group), interval):
+            if all(_is(record["key"][name], value) for name, value in key.items()):
                 yield record
 
 

@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any, TypeAlias
-
-import pyarrow as pa
 
 from destination_s3_spark.cli import views
 from destination_s3_spark.cli.configuration import read_config
 from destination_s3_spark.cli.inspection.commits import ChangedValue, Commit, RecordedSync, changed_values, commits, merge_cost, syncs
 from destination_s3_spark.cli.inspection.ddl import SqlEngine, ddl
-from destination_s3_spark.cli.inspection.files import TableFile, file_totals, table_files
 from destination_s3_spark.cli.inspection.summary import PublisherState, ReaderState, TableSummary, readers, summary
 from destination_s3_spark.cli.inspection.table import (
+    TABLES_AT_ONCE,
     InspectedColumn,
     InspectedTable,
+    TableFile,
     columns,
+    file_totals,
+    find_tables,
+    read_all,
     read_head,
     read_table,
+    report_unread,
     schema_changes,
     shown_or_unread,
+    table_files,
 )
 from destination_s3_spark.cli.terminal import Output, Progress, Rows, Terminal, Width, write_json, write_rows
 from destination_s3_spark.errors import ConfigError
@@ -36,7 +38,6 @@ from destination_s3_spark.tables.found import FoundTable, FoundTables, UnreadTab
 from destination_s3_spark.tables.publishers.publication import Publisher
 
 Publishers: TypeAlias = Mapping[StreamId, Sequence[Publisher]]
-TABLES_AT_ONCE = 16
 SYNCS_SHOWN = 10
 """Last sessions in the overview of one table."""
 
@@ -60,90 +61,68 @@ class View(Enum):
     COMMITS = "commits"
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """The tables to look at: all without a name. `table` is the name of a stream or its namespace, a dot and the name."""
-
-    table: str | None
-    namespace: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """What to print of the tables, and how."""
-
-    view: View | None
-    output: Output
-    width: Width
-    most_blocks: int
-
-
-def run(config_path: str, chosen: Chosen, look: Look) -> int:
+def run(
+    config_path: str, name: str | None, namespace: str | None, view: View | None, output: Output, width: Width, most_blocks: int
+) -> int:
     """Print all tables, one table or a view of it. Return 1 if a table could not be read; the others are printed.
+
+    `name` is that of a stream, or its namespace, a dot and the name; all tables are printed without one.
 
     Raises ConfigError if the configuration is wrong or there is no such table.
     """
     factory = table_factory(read_config(config_path))
-    terminal = Terminal(look.width)
-    with ThreadPoolExecutor(TABLES_AT_ONCE, "tables") as pool:
-        found = replace(factory, map_tables=pool.map).find()
+    terminal = Terminal(width)
+    found = find_tables(factory)
     publishers = factory.publishers(found)
-    if chosen.table is None:
-        return _report_unread(_all_tables(factory, publishers, found, look.output, terminal))
-    tables = choose(factory, found, chosen)
-    if look.output is not Output.TABLE:
+    if name is None:
+        return report_unread(_all_tables(factory, publishers, found, output, terminal))
+    tables = choose(factory, found, name, namespace)
+    if output is not Output.TABLE:
         _require_one(tables)
 
     def show(table: FoundTable) -> None:
         with Progress(f"reading the chain of {table.stream}"):
-            shown = publishers[table.stream] if look.view is None else ()
-            read = read_table(factory, table, shown, look.most_blocks, keys=look.view is View.FILES)
-        if look.view is None:
-            _one_table(read, look.output, terminal)
+            shown = publishers[table.stream] if view is None else ()
+            read = read_table(factory, table, shown, most_blocks, keys=view is View.FILES)
+        if view is None:
+            _one_table(read, output, terminal)
         else:
-            _one_view(read, look.view, look.output, terminal)
+            _one_view(read, view, output, terminal)
 
-    return _report_unread([unread for table in tables if (unread := shown_or_unread(table, show)) is not None])
-
-
-def _report_unread(unread: Sequence[UnreadTable]) -> int:
-    """Say on stderr which tables could not be read, and return the exit code."""
-    for table in unread:
-        sys.stderr.write(f"{table.table}: {table.reason}\n")
-    return 1 if unread else 0
+    return report_unread([unread for table in tables if (unread := shown_or_unread(table, show)) is not None])
 
 
-def print_ddl(config_path: str, chosen: Chosen, engine: SqlEngine) -> int:
+def print_ddl(config_path: str, name: str, namespace: str | None, engine: SqlEngine) -> int:
     """Print the statement that defines a table in an engine. Raises ConfigError if there is no such table or no statement."""
     config = read_config(config_path)
     factory = table_factory(config)
-    table = _require_one(choose(factory, factory.find(), chosen))
+    table = _require_one(choose(factory, factory.find(), name, namespace))
     sys.stdout.write(ddl(read_head(factory, table), config, engine))
     return 0
 
 
-def export_schema(config_path: str, chosen: Chosen, file: Path, form: SchemaForm) -> int:
+def export_schema(config_path: str, name: str, namespace: str | None, file: Path, form: SchemaForm) -> int:
     """Write a table's current Arrow schema to a file.
 
     Raises ConfigError when there is no such table or more than one, when it has no schema yet, or when the file cannot be written.
     """
     factory = table_factory(read_config(config_path))
-    table = _require_one(choose(factory, factory.find(), chosen))
+    table = _require_one(choose(factory, factory.find(), name, namespace))
     found = read_head(factory, table).columns
     if found is None:
         raise ConfigError(f"The table of stream {table.stream} has no schema yet: no record of it was ever committed.")
     try:
-        file.write_bytes(_schema_bytes(found, form))
+        file.write_bytes(bare_flatbuffer(found) if form is SchemaForm.ODF else found.serialize().to_pybytes())
     except OSError as error:
         raise ConfigError(f"The schema cannot be written to {file}: {error.strerror}.") from error
     sys.stdout.write(f"{file}: Arrow schema of {table.stream}, {len(found)} columns, form {form.value}\n")
     return 0
 
 
-def choose(factory: TableFactory, found: FoundTables, chosen: Chosen) -> list[FoundTable]:
-    """Choose the tables of a name. Raises ConfigError when there are none."""
-    exact = [table for table in found.tables if str(table.stream) == chosen.table and chosen.namespace is None]
-    return exact or factory.choose(found, chosen.table or "", chosen.namespace)
+def choose(factory: TableFactory, found: FoundTables, name: str, namespace: str | None) -> list[FoundTable]:
+    """Choose the tables of a name, which may begin with the namespace and a dot. Raises ConfigError when there are none."""
+    exact = [table for table in found.tables if str(table.stream) == name and namespace is None]
+    return exact or factory.choose(found, name, namespace)
 
 
 def _require_one(tables: Sequence[FoundTable]) -> FoundTable:
@@ -153,26 +132,14 @@ def _require_one(tables: Sequence[FoundTable]) -> FoundTable:
     return tables[0]
 
 
-def _schema_bytes(schema: pa.Schema, form: SchemaForm) -> bytes:
-    return bare_flatbuffer(schema) if form is SchemaForm.ODF else schema.serialize().to_pybytes()
-
-
 def _all_tables(factory: TableFactory, publishers: Publishers, found: FoundTables, output: Output, terminal: Terminal) -> list[UnreadTable]:
     """Print a line for each table. Return those that could not be read."""
-    with ThreadPoolExecutor(TABLES_AT_ONCE, "tables") as pool, Progress("reading tables", len(found.tables)) as progress:
 
-        def read(table: FoundTable) -> tuple[TableSummary, tuple[PublisherState, ...]]:
-            head = read_head(factory, table, publishers[table.stream])
-            return summary(head), readers(head)
+    def read(table: FoundTable) -> tuple[TableSummary, tuple[PublisherState, ...]]:
+        head = read_head(factory, table, publishers[table.stream])
+        return summary(head), readers(head)
 
-        def read_safely(table: FoundTable) -> tuple[TableSummary, tuple[PublisherState, ...]] | UnreadTable:
-            shown = shown_or_unread(table, read)
-            progress.advance()
-            return shown
-
-        every = list(pool.map(read_safely, found.tables))
-    unread = [*found.unread, *(one for one in every if isinstance(one, UnreadTable))]
-    tables = [one for one in every if not isinstance(one, UnreadTable)]
+    tables, unread = read_all(found, read, TABLES_AT_ONCE)
     rows = [row for row, _ in tables]
     write_rows(views.summaries(rows, factory.place), output, TableSummary, terminal)
     if output is not Output.TABLE or not rows:

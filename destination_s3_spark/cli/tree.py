@@ -74,8 +74,8 @@ def tree() -> None:
     """Airbyte destination for typed tables on plain S3, and commands to look after the tables."""
 
 
-def _config_option(text: str = "The connector's configuration.") -> Option:
-    return click.option("--config", "config", required=True, metavar="FILE", type=click.Path(), help=text)
+def _config_option() -> Option:
+    return click.option("--config", required=True, metavar="FILE", type=click.Path(), help="The connector's configuration.")
 
 
 def _table_options(text: str, *, pattern: bool = True) -> Option:
@@ -154,17 +154,16 @@ def inspect(  # noqa: PLR0913, PLR0917 (one parameter per option)
 
     if stream is not None and table is not None:
         raise click.UsageError(f"TABLE is {table} and --stream is {stream}: name the table once.")
-    chosen = inspect_command.Chosen(stream or table, namespace)
+    name = stream or table
     if ddl is not None:
-        _required(chosen.table, "--ddl prints the statement of one table: say which, as in inspect TABLE --ddl.")
-        return inspect_command.print_ddl(config, chosen, SqlEngine(ddl))
+        name = _required(name, "--ddl prints the statement of one table: say which, as in inspect TABLE --ddl.")
+        return inspect_command.print_ddl(config, name, namespace, SqlEngine(ddl))
     if export_schema is not None:
-        _required(chosen.table, "--export-schema writes the schema of one table: say which, as in inspect TABLE --export-schema.")
-        return inspect_command.export_schema(config, chosen, Path(export_schema), inspect_command.SchemaForm(form))
-    look = inspect_command.Look(
-        None if view is None else inspect_command.View(view), Output(output), Width.UNBOUNDED if wide else Width.OF_TERMINAL, blocks
-    )
-    return inspect_command.run(config, chosen, look)
+        name = _required(name, "--export-schema writes the schema of one table: say which, as in inspect TABLE --export-schema.")
+        return inspect_command.export_schema(config, name, namespace, Path(export_schema), inspect_command.SchemaForm(form))
+    chosen = None if view is None else inspect_command.View(view)
+    width = Width.UNBOUNDED if wide else Width.OF_TERMINAL
+    return inspect_command.run(config, name, namespace, chosen, Output(output), width, blocks)
 
 
 @tree.command()
@@ -264,14 +263,9 @@ def changes(
     from destination_s3_spark.change_log.reading import Interval  # noqa: PLC0415
     from destination_s3_spark.cli import changes_command  # noqa: PLC0415
 
-    wanted = changes_command.Wanted(
-        key={} if key is None else changes_command.key_filter(key),
-        interval=Interval(first, last),
-        since=changes_command.Since.LAST_SNAPSHOT if latest_snapshot else changes_command.Since.BEGINNING,
-    )
-    return changes_command.run(
-        config, _required(stream, "changes prints the log of one table: say which with --stream."), namespace, wanted
-    )
+    name = _required(stream, "changes prints the log of one table: say which with --stream.")
+    wanted = {} if key is None else changes_command.key_filter(key)
+    return changes_command.run(config, name, namespace, wanted, Interval(first, last), from_last_snapshot=latest_snapshot)
 
 
 @tree.command()

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.cli.inspection.commits import ChangedValue, Commit, MergeCost, RecordedSync, SyncEnd, session_label, session_text
-from destination_s3_spark.cli.inspection.files import FileStatus, FileTotals, TableFile
 from destination_s3_spark.cli.inspection.summary import PublisherState, ReaderState, TableSummary
-from destination_s3_spark.cli.inspection.table import InspectedColumn, RecordedChange
+from destination_s3_spark.cli.inspection.table import FileStatus, FileTotals, InspectedColumn, RecordedChange, TableFile
 from destination_s3_spark.cli.terminal import Cell, Rows, duration_text, moment, number_text, share_text, size_text
 from destination_s3_spark.wording import counted
 

@@ -1,12 +1,14 @@
-"""Table as its chain describes it, read without changing anything; its columns, and the history of its schemas."""
+"""Table as its chain describes it, read without changing anything: its columns, the history of its schemas, and its live files."""
 
 from __future__ import annotations
 
+import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
+from enum import Enum
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,26 +16,28 @@ import msgspec
 import pyarrow as pa
 
 from destination_s3_spark.chain.blocks import Block
-from destination_s3_spark.chain.events import SetDataSchema
+from destination_s3_spark.chain.events import AddData, MergeData, ReplaceData, SetDataSchema
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.settle import Readable, readable
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.chain.table_store import TableStore
-from destination_s3_spark.cli.terminal import arrow_text
+from destination_s3_spark.cli.terminal import Progress, arrow_text
 from destination_s3_spark.errors import REPORT, Bug, DataError, SyncError
-from destination_s3_spark.schema.airbyte_type import type_label
-from destination_s3_spark.schema.schema_event import arrow_from_event
+from destination_s3_spark.schema.airbyte_type import Field, type_label
+from destination_s3_spark.schema.partitioning import Partitioning
+from destination_s3_spark.schema.schema_event import arrow_from_event, from_event
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.configured import rules
 from destination_s3_spark.tables.factory import TableFactory
-from destination_s3_spark.tables.found import FoundTable, UnreadTable
+from destination_s3_spark.tables.found import FoundTable, FoundTables, UnreadTable
 from destination_s3_spark.tables.publishers.histories import concerned, history_files, history_state
 from destination_s3_spark.tables.publishers.publication import Publication, Publisher, publication_of
 from destination_s3_spark.tables.rules import MergeRule
 from destination_s3_spark.tables.runs.footers import with_keys
+from destination_s3_spark.tables.runs.keys import CdcDeletion, KeySpec, key_bounds
 
-HEADS_AT_ONCE = FOOTERS_AT_ONCE = 16
+TABLES_AT_ONCE = HEADS_AT_ONCE = FOOTERS_AT_ONCE = 16
 MOST_BLOCKS = 1_000
 """Newest blocks of a chain that are read. Each takes one request; older ones stay out of the history."""
 Found = TypeVar("Found")
@@ -145,6 +149,35 @@ def shown_or_unread(table: FoundTable, show: Callable[[FoundTable], Found]) -> F
         return UnreadTable(str(table.stream), f"an error that was not foreseen, {_place(error)}. {REPORT}")
 
 
+def find_tables(factory: TableFactory) -> FoundTables:
+    """Find the tables under the bucket path, many at once."""
+    with ThreadPoolExecutor(TABLES_AT_ONCE, "tables") as pool:
+        return replace(factory, map_tables=pool.map).find()
+
+
+def read_all(found: FoundTables, read: Callable[[FoundTable], Found], at_once: int) -> tuple[list[Found], list[UnreadTable]]:
+    """Return what the function makes of the tables, and those of which it can make nothing. Shows the progress."""
+    with ThreadPoolExecutor(at_once, "tables") as pool, Progress("reading tables", len(found.tables)) as progress:
+
+        def counted(table: FoundTable) -> Found | UnreadTable:
+            shown = shown_or_unread(table, read)
+            progress.advance()
+            return shown
+
+        every = list(pool.map(counted, found.tables))
+    return [one for one in every if not isinstance(one, UnreadTable)], [
+        *found.unread,
+        *(one for one in every if isinstance(one, UnreadTable)),
+    ]
+
+
+def report_unread(unread: Sequence[UnreadTable]) -> int:
+    """Say on stderr which tables could not be read, and return the exit code."""
+    for table in unread:
+        sys.stderr.write(f"{table.table}: {table.reason}\n")
+    return 1 if unread else 0
+
+
 def _place(error: Exception) -> str:
     """Return the type and the place of an error, without its text, which may quote a record."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
@@ -220,3 +253,130 @@ def _changes(block: Block, event: SetDataSchema) -> list[RecordedChange]:
         for change in schema.get("changes", ())
     ]
     return changes or [RecordedChange(*head, None, None, None, None)]
+
+
+class FileStatus(Enum):
+    """Whether readers of the chain see a file's rows."""
+
+    LIVE = "live"
+    PENDING = "pending"
+    """The file belongs to a generation that is to replace the table."""
+    GIVEN_UP = "given up"
+    """The file belongs to a generation that was never published. The next merge deletes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """A live file.
+
+    `rows` and `bytes` are None for files that destination-s3 wrote. `first_key` and `last_key` bound the keys of a file that is sorted by
+    key. `partition` is the value in the name of the file's folder. `block` and `committed_at` are None if a block older than those read
+    added the file.
+    """
+
+    kind: FileKind
+    standing: FileStatus
+    key: str
+    rows: int | None
+    bytes: int | None
+    first_key: str | None
+    last_key: str | None
+    partition: str | None
+    generation: int | None
+    schema_id: int | None
+    block: int | None
+    committed_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class FileTotals:
+    """The totals of the files of one kind and standing. `rows` and `bytes` are None for files that destination-s3 wrote."""
+
+    kind: FileKind
+    standing: FileStatus
+    files: int
+    rows: int | None
+    bytes: int | None
+
+
+def table_files(table: InspectedTable) -> tuple[TableFile, ...]:
+    """Return the live files in the order in which they were added, those of destination-s3 first."""
+    live, added, specs = table.readable.live, _blocks_of_files(table), tuple(_key_specs(table))
+    of_states = {state.copy_of: state.keys for state in live.of(FileKind.STATE)}
+    adopted = [TableFile(FileKind.ADOPTED, FileStatus.LIVE, key, *[None] * 9) for key in live.adopted]
+
+    def shown(file: FileEntry, standing: FileStatus) -> TableFile:
+        return _file(msgspec.structs.replace(file, keys=file.keys or of_states.get(file.key)), standing, added, specs)
+
+    ours = [shown(file, FileStatus.PENDING if live.is_pending(file) else FileStatus.LIVE) for file in live.files]
+    return (*adopted, *ours, *(shown(file, FileStatus.GIVEN_UP) for file in live.dropped))
+
+
+def file_totals(table: InspectedTable) -> tuple[FileTotals, ...]:
+    """Return the totals of the live files by kind and standing."""
+    live = table.readable.live
+    groups: dict[tuple[FileKind, FileStatus], list[FileEntry]] = {}
+    for kind in FileKind:
+        for standing in (FileStatus.LIVE, FileStatus.PENDING):
+            groups[kind, standing] = [file for file in live.of(kind) if live.is_pending(file) is (standing is FileStatus.PENDING)]
+        groups[kind, FileStatus.GIVEN_UP] = [file for file in live.dropped if file.kind is kind]
+    totals = [
+        FileTotals(kind, standing, len(files), sum(file.rows for file in files), sum(file.bytes for file in files))
+        for (kind, standing), files in groups.items()
+        if files
+    ]
+    if live.adopted:
+        totals.append(FileTotals(FileKind.ADOPTED, FileStatus.LIVE, len(live.adopted), None, None))
+    return tuple(totals)
+
+
+def _file(file: FileEntry, standing: FileStatus, added: Mapping[str, Block], specs: tuple[KeySpec, ...]) -> TableFile:
+    block = added.get(file.key)
+    bounds = None if file.keys is None else key_bounds(file.keys, specs)
+    first, last = bounds or (None, None)
+    return TableFile(
+        file.kind,
+        standing,
+        file.key,
+        file.rows,
+        file.bytes,
+        first,
+        last,
+        file.partition,
+        file.generation_id,
+        file.schema_id,
+        None if block is None else block.sequence_number,
+        None if block is None else block.system_time,
+    )
+
+
+def _blocks_of_files(table: InspectedTable) -> dict[str, Block]:
+    return {
+        file.key: block
+        for block in table.blocks
+        if isinstance(block.event, AddData | MergeData | ReplaceData)
+        for file in block.event.files
+    }
+
+
+def _key_specs(table: InspectedTable) -> Iterator[KeySpec]:
+    """Yield the specs that the table's sorted files may have been written with, as far as its current schema tells."""
+    recorded = table.state.schema or {}
+    try:
+        columns = from_event(recorded) if recorded else None
+    except DataError:
+        return
+    if columns is None or not recorded.get("primaryKey"):
+        return
+
+    def field(source: str) -> Field | None:
+        column = columns.column(source)
+        return None if column is None else Field(source, column.name, column.type)
+
+    key = tuple(found for path in recorded["primaryKey"] if (found := field(path[0])) is not None)
+    cursor = field(recorded["cursor"][0]) if recorded.get("cursor") else None
+    yield KeySpec(key, cursor, None, CdcDeletion.HARD)
+    yield KeySpec(key, cursor, None, CdcDeletion.HARD, cursor_in_text=True)
+    partition = columns.partition
+    if partition is not None and (by := field(partition.source)) is not None:
+        yield KeySpec(key, cursor, None, CdcDeletion.HARD, partitioning=Partitioning(partition, by))

@@ -17,9 +17,8 @@ from destination_s3_spark.cli.inspection.commits import (
     merge_cost,
     syncs,
 )
-from destination_s3_spark.cli.inspection.files import TableFile, table_files
 from destination_s3_spark.cli.inspection.summary import PublisherState, ReaderState, TableSummary, readers, summary
-from destination_s3_spark.cli.inspection.table import InspectedTable, RecordedChange, schema_changes
+from destination_s3_spark.cli.inspection.table import InspectedTable, RecordedChange, TableFile, schema_changes, table_files
 from destination_s3_spark.cli.terminal import moment, number_text
 from destination_s3_spark.errors import SyncError
 from destination_s3_spark.tables.found import UnreadTable

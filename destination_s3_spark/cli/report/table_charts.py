@@ -11,7 +11,7 @@ from typing import Literal
 
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.cli.inspection.commits import ChangedValue, Commit, RecordedSync, SyncEnd, session_label, session_text
-from destination_s3_spark.cli.inspection.files import FileStatus
+from destination_s3_spark.cli.inspection.table import FileStatus
 from destination_s3_spark.cli.report.figures import TableFigures
 from destination_s3_spark.cli.report.scales import (
     LAST_PLACE,

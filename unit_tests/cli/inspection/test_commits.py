@@ -9,8 +9,7 @@ from destination_s3_spark.chain.events import (
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.settle import Readable
 from destination_s3_spark.cli.inspection.commits import MERGES_COUNTED, commits, merge_cost, syncs
-from destination_s3_spark.cli.inspection.files import file_totals, table_files
-from destination_s3_spark.cli.inspection.table import InspectedTable
+from destination_s3_spark.cli.inspection.table import InspectedTable, file_totals, table_files
 from unit_tests.cli.inspection.hand_made_chain import SCHEMA, SEED, HandMadeChain, add_data, nulled
 
 

@@ -14,8 +14,7 @@ from destination_s3_spark.chain.events import MergeData, SetDataSchema
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.territory import OrphanUploads
 from destination_s3_spark.cli import views
-from destination_s3_spark.cli.inspection.files import table_files
-from destination_s3_spark.cli.inspection.table import InspectedTable, columns
+from destination_s3_spark.cli.inspection.table import InspectedTable, columns, table_files
 from destination_s3_spark.cli.report.figures import table_figures
 from destination_s3_spark.cli.report.page import page, render
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Decimal, Field, Object, Scalar, type_to_json

@@ -14,8 +14,8 @@ from destination_s3_spark.chain.events import (
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.state import Pending
 from destination_s3_spark.cli import views
-from destination_s3_spark.cli.inspection.files import FileStatus, file_totals, table_files
 from destination_s3_spark.cli.inspection.summary import summary
+from destination_s3_spark.cli.inspection.table import FileStatus, file_totals, table_files
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.schema.arrow import META_FIELDS
 from destination_s3_spark.schema.partitioning import Partitioning, PartitionSpec, Transform

@@ -7,9 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.cli.inspection.commits import ChangedValue, Commit, RecordedSync, SyncEnd
-from destination_s3_spark.cli.inspection.files import FileStatus, TableFile
 from destination_s3_spark.cli.inspection.summary import TableSummary
-from destination_s3_spark.cli.inspection.table import RecordedChange
+from destination_s3_spark.cli.inspection.table import FileStatus, RecordedChange, TableFile
 from destination_s3_spark.cli.report.figures import TableFigures
 
 START = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)

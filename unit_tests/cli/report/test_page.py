@@ -9,9 +9,8 @@ import pytest
 
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.cli.inspection.commits import MergeCost, SyncEnd
-from destination_s3_spark.cli.inspection.files import FileStatus
 from destination_s3_spark.cli.inspection.summary import PublisherState, ReaderState
-from destination_s3_spark.cli.inspection.table import RecordedChange
+from destination_s3_spark.cli.inspection.table import FileStatus, RecordedChange
 from destination_s3_spark.cli.report.figures import TableFigures, findings
 from destination_s3_spark.cli.report.page import page, render, timeline
 from destination_s3_spark.cli.report.scales import HEIGHT, WIDTH, Absent, Chart, thinned
