@@ -29,7 +29,7 @@ from destination_s3_spark.sync.runtime import TASKS, Runtime, landing_bytes, tas
 from destination_s3_spark.sync.spool import Spool
 from destination_s3_spark.sync.story.phases import Phase, Phases
 from destination_s3_spark.sync.story.story import Story
-from destination_s3_spark.sync.sync import Parts, Sync
+from destination_s3_spark.sync.sync import Sync
 from destination_s3_spark.sync.update_runner import UpdateRunner
 from destination_s3_spark.tables.factory import TableFactory
 from destination_s3_spark.tables.updates.resources import LocalDisk, MergeTime, Resources, TaskResources
@@ -59,8 +59,8 @@ def write(
 
     with story.logged(config, _place(s3, path_template(config, started_at, sync_id=0).base)):
         try:
-            with _assembled(config, s3, catalog, emit, runtime, started_at, story) as parts:
-                Sync(parts).run(reader.events(read_blocks(fd, IDLE_S)))
+            with _assembled(config, s3, catalog, emit, runtime, started_at, story) as sync:
+                sync.run(reader.events(read_blocks(fd, IDLE_S)))
         finally:
             _warn_of_lines_without_message(reader.counts)
 
@@ -81,7 +81,7 @@ def _warn_of_lines_without_message(counts: InputCounts) -> None:
 @contextmanager
 def _assembled(
     config: Config, s3: S3Settings, catalog: Catalog, emit: Emit, runtime: Runtime, started_at: datetime, story: Story
-) -> Iterator[Parts]:
+) -> Iterator[Sync]:
     """Provide the parts of a sync. On exit, always stop Spark and all threads."""
     engine, phases = runtime.engine, story.phases
     with ExitStack() as stack:
@@ -105,7 +105,7 @@ def _assembled(
         stack.callback(engine.stop)  # runs first: ends any job that the pipeline still waits for
         try:
             base = path_template(config, started_at, sync_id=0).base
-            yield Parts(
+            yield Sync(
                 catalog,
                 tables,
                 open_tables,

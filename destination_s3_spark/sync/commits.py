@@ -5,8 +5,9 @@ This module upholds the connector's guarantee: a STATE is emitted only after the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
 
 from destination_s3_spark.chain.settle import MapCalls
 from destination_s3_spark.chain.territory import OrphanUploads
@@ -18,6 +19,8 @@ from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.landing.slices import StagedSlice
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.stream_table import StreamTable
+
+Result = TypeVar("Result")
 
 
 class OpenTables:
@@ -58,15 +61,6 @@ Emit = Callable[[StateMessage, int], None]
 """Emits a STATE with the number of records it covers, and flushes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The outcome of a step on one table."""
-
-    stream: int
-    result: CommitResult | None = None
-    error: SyncError | None = None
-
-
 class Commits:
     """The commits of one sync. `writers` are by catalog index. Not thread-safe."""
 
@@ -88,15 +82,13 @@ class Commits:
         committed; then the first error is raised and no STATE is emitted.
         """
         ready = {stream: self._checkpoints.ready(stream, writer.cut_ends) for stream, writer in self._writers.items()}
-        results: dict[int, CommitResult] = {}
 
         def step(stream: int) -> CommitResult:
             return self._writers[stream].commit(ready[stream])
 
-        for outcome in self._on_tables(step, [stream for stream in ready if ready[stream]]):
-            if outcome.result is not None:
-                self._checkpoints.committed(outcome.stream, ready[outcome.stream][-1].end)
-                results[outcome.stream] = outcome.result
+        results = self._on_tables(step, [stream for stream in ready if ready[stream]])
+        for stream in results:
+            self._checkpoints.committed(stream, ready[stream][-1].end)
         for state in self._checkpoints.take_covered():
             self._totals |= state.totals
             self._emit(replace(state.message, totals=self._totals), state.records)
@@ -115,23 +107,24 @@ class Commits:
         def step(stream: int) -> None:
             self._writers[stream].close(orphans, holds_back=stream in held_back)
 
-        self._on_tables(step, self._writers)
+        self._on_tables(step, list(self._writers))
 
     def abandon(self) -> None:
         """End the tables after a failed sync. Stop at the first table for which the store does not answer. Never raises."""
         all(writer.abandon() for writer in self._writers.values())
 
-    def _on_tables(self, step: Callable[[int], CommitResult | None], streams: Iterable[int]) -> list[Outcome]:
-        """Run the step for each table. Raises the first error after the step has run for all tables."""
+    def _on_tables(self, step: Callable[[int], Result], streams: Sequence[int]) -> dict[int, Result]:
+        """Run the step for each table and return the results. Raises the first error after the step has run for all tables."""
 
-        def guarded(stream: int) -> Outcome:
+        def guarded(stream: int) -> Result | SyncError:
             try:
-                return Outcome(stream, step(stream))
+                return step(stream)
             except SyncError as error:
-                return Outcome(stream, error=error)
+                return error
 
-        outcomes = list(self._map_tables(guarded, streams))
-        for outcome in outcomes:
-            if outcome.error is not None:
-                raise outcome.error
-        return outcomes
+        results: dict[int, Result] = {}
+        for stream, result in zip(streams, list(self._map_tables(guarded, streams)), strict=True):
+            if isinstance(result, SyncError):
+                raise result
+            results[stream] = result
+        return results

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from enum import Enum
 
 from destination_s3_spark.engine.engine import Engine
 from destination_s3_spark.engine.local_workers import LocalWorkers
@@ -31,19 +30,12 @@ from destination_s3_spark.tables.landing.slices import Slice
 logger = logging.getLogger("airbyte")
 
 
-class AfterLanding(Enum):
-    """The action after a batch is staged."""
-
-    COMMIT = "commit"
-    GO_ON = "go on"
-
-
 @dataclass(frozen=True, slots=True)
 class LandingBatch:
-    """Slices of all streams that are landed together. Without slices, only a commit is due."""
+    """Slices of all streams that are landed together, and whether they are committed then. Without slices, only a commit is due."""
 
     slices: tuple[Slice, ...]
-    then: AfterLanding
+    commits: bool
 
     @property
     def bytes(self) -> int:
@@ -102,7 +94,7 @@ class Pipeline:
             with self._phases.during(Phase.LANDING, streams, batch.bytes):
                 self._land(batch.slices)
             self.uncommitted_bytes += batch.bytes
-        if batch.then is AfterLanding.COMMIT:
+        if batch.commits:
             with self._phases.during(Phase.COMMITTING):
                 results = self._commits.commit()
             self._log(results, time.monotonic() - started)

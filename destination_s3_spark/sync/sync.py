@@ -13,7 +13,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from destination_s3_spark.chain.territory import OrphanUploads
 from destination_s3_spark.engine.engine import Engine
@@ -26,7 +26,7 @@ from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.sync.batches import Backlog, Due, Limits, cut_ends, due, slice_bytes, slice_count
 from destination_s3_spark.sync.checkpoints import Checkpoints, Completion, proved_by
 from destination_s3_spark.sync.commits import Commits, OpenTables
-from destination_s3_spark.sync.pipeline import AfterLanding, LandingBatch, Pipeline
+from destination_s3_spark.sync.pipeline import LandingBatch, Pipeline
 from destination_s3_spark.sync.spool import Spool
 from destination_s3_spark.sync.story.phases import Phase, Phases
 from destination_s3_spark.sync.update_runner import UpdateRunner
@@ -46,9 +46,9 @@ LOOK_EVERY_S = 0.05
 """Shortest interval between checks whether a batch is due. A check looks at every stream, and 100,000 events a second may come in."""
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """The parts of a sync. `tables` are by catalog index; `pool` runs S3 calls for many tables.
+@dataclass(slots=True)
+class Sync:
+    """One run of `write`, and its parts. `tables` are by catalog index; `pool` runs S3 calls for many tables.
 
     `workers` land records on this machine: Spark's, unless that is a cluster. `landing_bytes`: the memory of one for rows.
     `resources` may have to wait for Spark. `orphans` lists the open uploads again, including those of task attempts that died.
@@ -72,87 +72,77 @@ class Parts:
     pool: ThreadPoolExecutor
     orphans: Callable[[], OrphanUploads]
     end_completes: bool = False
-
-
-class Sync:
-    """One run of `write`."""
-
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._cut: dict[int, int] = {}
-        self._statuses: dict[int, Status] = {}
-        self._held_back: dict[int, Replacement] = {}
-        self._next_look = 0.0
-        self._doubtful = doubtful_uploads()
+    _cut: dict[int, int] = field(default_factory=dict, init=False)
+    _statuses: dict[int, Status] = field(default_factory=dict, init=False)
+    _held_back: dict[int, Replacement] = field(default_factory=dict, init=False)
+    _next_look: float = field(default=0.0, init=False)
+    _doubtful: int = field(default_factory=doubtful_uploads, init=False)
 
     def run(self, events: Iterable[Event]) -> None:
         """Sync the input to its end. Raises SyncError; even then, everything acknowledged is in S3."""
-        with self._parts.phases.during(Phase.READING):
+        with self.phases.during(Phase.READING):
             for event in events:
                 self._take(event)
                 self._land_when_due()
         self._finish()
 
     def _take(self, event: Event) -> None:
-        parts = self._parts
         match event:
             case Records():
-                parts.workers.start()
-                parts.spool.append(event)
-                parts.phases.silent_since = None
+                self.workers.start()
+                self.spool.append(event)
+                self.phases.silent_since = None
             case State(message):
-                covered = message.covered(parts.tables)
-                ends = {stream: parts.spool.end(stream) for stream in covered}
-                records = {stream: parts.spool.records(stream) for stream in covered}
-                parts.checkpoints.state(message, ends, records, time.monotonic())
+                covered = message.covered(self.tables)
+                ends = {stream: self.spool.end(stream) for stream in covered}
+                records = {stream: self.spool.records(stream) for stream in covered}
+                self.checkpoints.state(message, ends, records, time.monotonic())
             case StreamStatus(stream, status):
                 self._statuses[stream] = status
                 if status is Status.COMPLETE:
-                    parts.checkpoints.complete(stream, parts.spool.end(stream))
+                    self.checkpoints.complete(stream, self.spool.end(stream))
             case Idle():
-                parts.phases.silent()
+                self.phases.silent()
 
     def _land_when_due(self) -> None:
         """Submit a batch if one is due and the pipeline is idle. Wait for the pipeline if the spool or the next batch is full."""
-        parts = self._parts
         now = time.monotonic()
-        if now < self._next_look and not parts.spool.full:
+        if now < self._next_look and not self.spool.full:
             return
         self._next_look = now + LOOK_EVERY_S
         while True:
             backlog = self._backlog()
-            if parts.pipeline.busy:
+            if self.pipeline.busy:
                 # Reading on would not speed anything up, and lines that stay in the spool for long cost disk writes.
-                if not parts.spool.full and sum(stream.bytes for stream in backlog.values()) < parts.limits.batch_bytes:
+                if not self.spool.full and sum(stream.bytes for stream in backlog.values()) < self.limits.batch_bytes:
                     return
-                parts.pipeline.wait()
-            reason = due(backlog, self._oldest_state_age_s(), parts.spool.size, parts.limits)
+                self.pipeline.wait()
+            reason = due(backlog, self._oldest_state_age_s(), self.spool.size, self.limits)
             if reason is Due.NOTHING:
                 return
             slices = self._slices(cut_ends(backlog, reason))
-            staged = parts.pipeline.uncommitted_bytes + sum(piece.end - piece.start for piece in slices)
-            commit = reason is Due.AGE or staged >= parts.limits.batch_bytes
+            staged = self.pipeline.uncommitted_bytes + sum(piece.end - piece.start for piece in slices)
+            commit = reason is Due.AGE or staged >= self.limits.batch_bytes
             if not slices and not commit:
                 return
-            parts.pipeline.submit(LandingBatch(slices, AfterLanding.COMMIT if commit else AfterLanding.GO_ON))
+            self.pipeline.submit(LandingBatch(slices, commits=commit))
 
     def _finish(self) -> None:
         """Commit whole checkpoints, update the tables, join their small files and close them.
 
         An unfinished stream loses the records that no STATE covers, which the source sends again, and fails the sync.
         """
-        parts = self._parts
-        completions = {stream: self._completion(stream) for stream in parts.tables}
-        parts.pipeline.wait()
-        parts.pipeline.submit(LandingBatch(self._slices(cut_ends(self._backlog(), Due.AGE)), AfterLanding.COMMIT))
-        parts.pipeline.wait()
+        completions = {stream: self._completion(stream) for stream in self.tables}
+        self.pipeline.wait()
+        self.pipeline.submit(LandingBatch(self._slices(cut_ends(self._backlog(), Due.AGE)), commits=True))
+        self.pipeline.wait()
         self._update(Phase.MERGING, self._due(completions))
         self._update(Phase.COMPACTING, self._compactions())
-        parts.engine.release()
+        self.engine.release()
         unfinished = [stream for stream, completion in completions.items() if completion is Completion.UNFINISHED]
         if unfinished:
             raise self._unfinished_error(unfinished)
-        with parts.phases.during(Phase.PUBLISHING):
+        with self.phases.during(Phase.PUBLISHING):
             self._delete_expired()
             self._close()
         if self._held_back:
@@ -160,65 +150,60 @@ class Sync:
 
     def _close(self) -> None:
         """Show the tables to their readers and close them."""
-        parts = self._parts
-        parts.open_tables.decide(stream for stream, table in parts.tables.items() if table.writer.state and not table.writer.state.closed)
-        lost_attempts = parts.engine.lost_attempts or parts.workers.lost_attempts or doubtful_uploads() > self._doubtful
-        parts.commits.close(parts.orphans() if lost_attempts else None, self._held_back)
+        self.open_tables.decide(stream for stream, table in self.tables.items() if table.writer.state and not table.writer.state.closed)
+        lost_attempts = self.engine.lost_attempts or self.workers.lost_attempts or doubtful_uploads() > self._doubtful
+        self.commits.close(self.orphans() if lost_attempts else None, self._held_back)
 
     def _update(self, phase: Phase, updates: Sequence[tuple[StreamId, Update]]) -> None:
         if updates:
-            with self._parts.phases.during(phase, [stream for stream, _ in updates]):
-                self._parts.updates.run(updates)
+            with self.phases.during(phase, [stream for stream, _ in updates]):
+                self.updates.run(updates)
 
     def _delete_expired(self) -> None:
         """Delete what the user does not want to keep any longer, of the tables that this sync has opened."""
-        list(self._parts.pool.map(delete_expired, self._parts.open_tables))
+        list(self.pool.map(delete_expired, self.open_tables))
 
     def _due(self, completions: Mapping[int, Completion]) -> list[tuple[StreamId, Update]]:
         """Open the tables that may be due for an update, and return the due updates with their streams.
 
         Suspicious replacements by streams with unproven completion are held back.
         """
-        parts = self._parts
 
         def may_be(stream: int) -> bool:
-            return may_be_updated(parts.tables[stream], complete=completions[stream] is not Completion.UNFINISHED)
+            return may_be_updated(self.tables[stream], complete=completions[stream] is not Completion.UNFINISHED)
 
-        due = [stream for stream, may in zip(parts.tables, parts.pool.map(may_be, parts.tables), strict=True) if may]
+        due = [stream for stream, may in zip(self.tables, self.pool.map(may_be, self.tables), strict=True) if may]
         self._opened(due)
         for stream in due:
-            found = suspicious_replacement(parts.open_tables[stream]) if completions[stream] is Completion.UNPROVEN else None
+            found = suspicious_replacement(self.open_tables[stream]) if completions[stream] is Completion.UNPROVEN else None
             if found is not None:
                 self._held_back[stream] = found
         due = [stream for stream in due if stream not in self._held_back]
-        updates = parts.pool.map(lambda stream: update_of(parts.open_tables[stream], parts.resources), due)
-        return [(parts.tables[stream].stream.id, one) for stream, one in zip(due, updates, strict=True) if one is not None]
+        updates = self.pool.map(lambda stream: update_of(self.open_tables[stream], self.resources), due)
+        return [(self.tables[stream].stream.id, one) for stream, one in zip(due, updates, strict=True) if one is not None]
 
     def _compactions(self) -> list[tuple[StreamId, Update]]:
         """Return the compactions of the tables that this sync has opened, with their streams."""
-        parts = self._parts
-        tables = [table for table in parts.open_tables if is_compacted(table)]
-        updates = parts.pool.map(lambda table: compaction_of(table, parts.resources), tables)
+        tables = [table for table in self.open_tables if is_compacted(table)]
+        updates = self.pool.map(lambda table: compaction_of(table, self.resources), tables)
         return [(table.stream.id, update) for table, update in zip(tables, updates, strict=True) if update is not None]
 
     def _completion(self, stream: int) -> Completion:
         """Return what the input proves about the stream's end. If the end of the input completes it, commit its last records too."""
-        parts = self._parts
-        status, end = self._statuses.get(stream), parts.spool.end(stream)
-        if status is not None or parts.catalog.has_generations:
+        status, end = self._statuses.get(stream), self.spool.end(stream)
+        if status is not None or self.catalog.has_generations:
             return Completion.PROVED if status is Status.COMPLETE else Completion.UNFINISHED
-        last = parts.checkpoints.state_at(stream, end)
-        found = proved_by(last, stream, parts.catalog.streams[stream], parts.spool.records(stream))
-        if found is Completion.UNFINISHED and parts.end_completes:
-            parts.checkpoints.complete(stream, end)
+        last = self.checkpoints.state_at(stream, end)
+        found = proved_by(last, stream, self.catalog.streams[stream], self.spool.records(stream))
+        if found is Completion.UNFINISHED and self.end_completes:
+            self.checkpoints.complete(stream, end)
             return Completion.UNPROVEN
         return found
 
     def _unfinished_error(self, unfinished: Sequence[int]) -> TransientError:
-        parts = self._parts
-        number = f"{len(unfinished)} of {counted(len(parts.tables), 'stream')}"
-        names = listed([str(parts.catalog.streams[stream].id) for stream in unfinished], MOST_NAMES)
-        if parts.catalog.has_generations:
+        number = f"{len(unfinished)} of {counted(len(self.tables), 'stream')}"
+        names = listed([str(self.catalog.streams[stream].id) for stream in unfinished], MOST_NAMES)
+        if self.catalog.has_generations:
             return TransientError(
                 f"The input ended, but {number} did not complete ({names}). Everything up to their last STATE is committed; run the sync "
                 "again to go on from there."
@@ -230,8 +215,7 @@ class Sync:
         )
 
     def _held_back_error(self) -> ConfigError:
-        parts = self._parts
-        found = [f"{parts.catalog.streams[stream].id} ({replacement})" for stream, replacement in self._held_back.items()]
+        found = [f"{self.catalog.streams[stream].id} ({replacement})" for stream, replacement in self._held_back.items()]
         return ConfigError(
             f"Nothing proves that the source finished, and the new rows of {counted(len(found), 'stream')} are fewer than "
             f"tables.unproven_replacement allows: {listed(found, MOST_NAMES)}. The tables keep their old rows; the new ones wait beside "
@@ -240,14 +224,13 @@ class Sync:
         )
 
     def _backlog(self) -> dict[int, Backlog]:
-        parts = self._parts
         return {
-            stream: Backlog(self._cut.get(stream, 0), parts.checkpoints.last_boundary(stream), parts.spool.end(stream))
-            for stream in parts.tables
+            stream: Backlog(self._cut.get(stream, 0), self.checkpoints.last_boundary(stream), self.spool.end(stream))
+            for stream in self.tables
         }
 
     def _oldest_state_age_s(self) -> float:
-        since = self._parts.checkpoints.oldest_waiting_since
+        since = self.checkpoints.oldest_waiting_since
         return 0 if since is None else time.monotonic() - since
 
     def _slices(self, ends: Mapping[int, int]) -> tuple[Slice, ...]:
@@ -257,46 +240,42 @@ class Sync:
         return self._cut_streams(ends)
 
     def _opened(self, streams: Iterable[int]) -> list[OpenTable]:
-        parts = self._parts
-        closed = parts.open_tables.closed(streams)
-        with parts.phases.during(Phase.OPENING):
-            parts.open_tables.decide(closed)
-            list(parts.pool.map(lambda stream: parts.tables[stream].writer.open(), closed))  # the hint may be lost or out of date
-        self._merge_first([parts.tables[stream] for stream in closed])
-        with parts.phases.during(Phase.OPENING):
-            return parts.open_tables.open(closed)
+        closed = self.open_tables.closed(streams)
+        with self.phases.during(Phase.OPENING):
+            self.open_tables.decide(closed)
+            list(self.pool.map(lambda stream: self.tables[stream].writer.open(), closed))  # the hint may be lost or out of date
+        self._merge_first([self.tables[stream] for stream in closed])
+        with self.phases.during(Phase.OPENING):
+            return self.open_tables.open(closed)
 
     def _merge_first(self, tables: Sequence[StreamTable]) -> None:
         """Merge what waits in the tables and cannot wait together with rows of this sync."""
-        parts = self._parts
         earlier = [table for one in tables if (table := one.before_this_sync()) is not None]
         if not earlier:
             return
-        resources = replace(parts.resources(), time=None)
+        resources = replace(self.resources(), time=None)
         updates = [(table.stream.id, update) for table in earlier if (update := merge_of(table.open(), resources)) is not None]
         self._update(Phase.REWRITING, updates)
 
     def _rewrite_outdated(self, opened: Iterable[OpenTable]) -> None:
-        parts = self._parts
-        outdated = [(table.stream.id, rewrite_of(table, parts.resources())) for table in opened if table.outdated]
+        outdated = [(table.stream.id, rewrite_of(table, self.resources())) for table in opened if table.outdated]
         self._update(Phase.REWRITING, outdated)
         if outdated:
-            parts.engine.release()
+            self.engine.release()
 
     def _cut_streams(self, ends: Mapping[int, int]) -> tuple[Slice, ...]:
         """Cut the streams of open tables. A stream is cut at every checkpoint while its table watches for replays."""
-        target = slice_bytes([end - self._cut.get(stream, 0) for stream, end in ends.items()], self._parts.workers.cores) if ends else 0
+        target = slice_bytes([end - self._cut.get(stream, 0) for stream, end in ends.items()], self.workers.cores) if ends else 0
         return tuple(piece for stream, end in ends.items() for piece in self._cut_stream(stream, end, target))
 
     def _cut_stream(self, stream: int, end: int, slice_target: int) -> list[Slice]:
-        parts = self._parts
-        boundaries = [b for b in parts.checkpoints.boundaries(stream) if self._cut.get(stream, 0) < b <= end]
-        stops = sorted({*boundaries, end}) if parts.tables[stream].writer.guarding else [end]
+        boundaries = [b for b in self.checkpoints.boundaries(stream) if self._cut.get(stream, 0) < b <= end]
+        stops = sorted({*boundaries, end}) if self.tables[stream].writer.guarding else [end]
         cut: list[Slice] = []
         for stop in stops:
             start = self._cut.get(stream, 0)
-            most = parts.open_tables[stream].most_slice_bytes(parts.landing_bytes)
+            most = self.open_tables[stream].most_slice_bytes(self.landing_bytes)
             count = slice_count(stop - start, slice_target, most)
-            cut += parts.spool.cut(stream, stop, count, boundaries[bisect_right(boundaries, start) : bisect_right(boundaries, stop)])
+            cut += self.spool.cut(stream, stop, count, boundaries[bisect_right(boundaries, start) : bisect_right(boundaries, stop)])
             self._cut[stream] = stop
         return cut

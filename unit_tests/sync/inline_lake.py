@@ -29,7 +29,7 @@ from destination_s3_spark.sync.commits import Commits, OpenTables
 from destination_s3_spark.sync.pipeline import Pipeline
 from destination_s3_spark.sync.spool import Spool
 from destination_s3_spark.sync.story.phases import Phases
-from destination_s3_spark.sync.sync import Parts, Sync
+from destination_s3_spark.sync.sync import Sync
 from destination_s3_spark.sync.update_runner import UpdateRunner
 from destination_s3_spark.tables.factory import TableFactory
 from destination_s3_spark.tables.updates.choice import rebuild_of
@@ -102,7 +102,7 @@ class InlineLake:
             workers: Any = InlineEngine() if self.cluster else engine
             pipeline = Pipeline(open_tables, spool, workers, commits, self.settings, phases)
             disk = None if self.cluster else LocalDisk(self.directory / "events", self.local_disk_bytes)
-            parts = Parts(
+            sync = Sync(
                 catalog,
                 tables,
                 open_tables,
@@ -122,7 +122,7 @@ class InlineLake:
                 end_completes=config.batching.end_of_input == "completes",
             )
             try:
-                Sync(parts).run(ProtocolReader(catalog).events(blocks))
+                sync.run(ProtocolReader(catalog).events(blocks))
             except SyncError:
                 commits.abandon()
                 raise
