@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -107,28 +108,22 @@ class _AssumedRole(CredentialProvider):
         source = base.get_credentials()
         if source is None:
             raise NoCredentialsError
-        fetcher = AssumeRoleCredentialFetcher(self._client_creator(base), source, self._role_arn, self._arguments())
+        external_id = os.environ.get(EXTERNAL_ID_VARIABLE)
+        arguments = {"RoleSessionName": ROLE_SESSION_NAME} | ({"ExternalId": external_id} if external_id else {})
+        fetcher = AssumeRoleCredentialFetcher(partial(self._client, base), source, self._role_arn, arguments)
         return DeferredRefreshableCredentials(fetcher.fetch_credentials, self.METHOD)
 
-    def _arguments(self) -> dict[str, str]:
-        external_id = os.environ.get(EXTERNAL_ID_VARIABLE)
-        return {"RoleSessionName": ROLE_SESSION_NAME} | ({"ExternalId": external_id} if external_id else {})
-
-    def _client_creator(self, base: botocore.session.Session) -> Any:
+    def _client(self, base: botocore.session.Session, service: str, **kwargs: Any) -> Any:
         limits = self._limits
-
-        def create(service: str, **kwargs: Any) -> Any:
-            config = Config(
-                retries={"mode": "standard", "total_max_attempts": 1},
-                connect_timeout=limits.connect_timeout_s,
-                read_timeout=limits.read_timeout_s,
-            )
-            region = self._settings.region or base.get_config_variable("region") or "us-east-1"
-            client = base.create_client(service, config=config, region_name=region, **kwargs)
-            Patience(limits).install(client)
-            return client
-
-        return create
+        config = Config(
+            retries={"mode": "standard", "total_max_attempts": 1},
+            connect_timeout=limits.connect_timeout_s,
+            read_timeout=limits.read_timeout_s,
+        )
+        region = self._settings.region or base.get_config_variable("region") or "us-east-1"
+        client = base.create_client(service, config=config, region_name=region, **kwargs)
+        Patience(limits).install(client)
+        return client
 
 
 def arrow_filesystem(settings: S3Settings) -> S3FileSystem:
@@ -138,17 +133,16 @@ def arrow_filesystem(settings: S3Settings) -> S3FileSystem:
     """
     from pyarrow.fs import S3FileSystem  # noqa: PLC0415 (slow, and only programs that read tables need it)
 
-    endpoint = urlsplit(settings.endpoint) if settings.endpoint else None
-    where = {} if endpoint is None else {"scheme": endpoint.scheme, "endpoint_override": endpoint.netloc + endpoint.path.rstrip("/")}
-    region = {"region": settings.region} if settings.region else {}
-    authorities = ca_bundle(settings)
-    tls = {"tls_ca_file_path": authorities} if authorities else {}
-    keys = settings.credentials
-    if keys is not None:
-        return S3FileSystem(
-            access_key=keys.access_key_id, secret_key=keys.secret_access_key, session_token=keys.session_token, **where, **region, **tls
-        )
-    if settings.role_arn:
-        external_id = os.environ.get(EXTERNAL_ID_VARIABLE)
-        return S3FileSystem(role_arn=settings.role_arn, session_name=ROLE_SESSION_NAME, external_id=external_id, **where, **region, **tls)
-    return S3FileSystem(**where, **region, **tls)
+    options: dict[str, Any] = {}
+    if settings.endpoint:
+        endpoint = urlsplit(settings.endpoint)
+        options |= {"scheme": endpoint.scheme, "endpoint_override": endpoint.netloc + endpoint.path.rstrip("/")}
+    if settings.region:
+        options["region"] = settings.region
+    if authorities := ca_bundle(settings):
+        options["tls_ca_file_path"] = authorities
+    if (keys := settings.credentials) is not None:
+        options |= {"access_key": keys.access_key_id, "secret_key": keys.secret_access_key, "session_token": keys.session_token}
+    elif settings.role_arn:
+        options |= {"role_arn": settings.role_arn, "session_name": ROLE_SESSION_NAME, "external_id": os.environ.get(EXTERNAL_ID_VARIABLE)}
+    return S3FileSystem(**options)

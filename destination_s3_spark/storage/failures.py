@@ -105,7 +105,7 @@ def refused_for_good(error: ClientError) -> bool:
 
 def is_denied(error: BaseException) -> bool:
     """Return whether an AWS service, not only S3, refused the credentials or a permission."""
-    return isinstance(error, ClientError) and (refused_for_good(error) or code(error) == "AccessDeniedException")
+    return isinstance(error, ClientError) and refused_for_good(error)
 
 
 def is_unreachable(error: BaseException) -> bool:

@@ -102,7 +102,7 @@ class ObjectStore(Protocol):
     def get_range(self, key: str, start: int, end: int, size: int) -> bytes:
         """Return the bytes from `start` (inclusive) to `end` (exclusive), at least one, of an object of `size` bytes.
 
-        Raises ObjectNotFound. Raises DataError if the object has another size.
+        Raises ObjectNotFound. Raises DataError if the object has another size, because it is then not the object that was written.
         """
 
     def head(self, key: str) -> ObjectInfo | None:

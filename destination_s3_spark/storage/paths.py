@@ -13,7 +13,8 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from itertools import takewhile
 from typing import TypeAlias
 from uuid import uuid4
 
@@ -181,7 +182,7 @@ class PathTemplate:
         """Return the parts of the stream's identity that its root contains. Streams with equal parts share a root by the user's choice."""
         used: set[str] = set()
         waiting: set[str] = set()
-        for part in _constant_head(self._parts()):
+        for part in takewhile(lambda part: isinstance(part, str) or part.name in {"NAMESPACE", "STREAM_NAME"}, self._parts()):
             if isinstance(part, _Variable):
                 waiting.add(part.name)
             elif "/" in part:
@@ -344,13 +345,6 @@ def _with_token(name: list[_Part]) -> list[_Part]:
     return [*name[:-1], last[: suffix.start()], _Variable("token"), suffix[0]]
 
 
-def _constant_head(parts: tuple[_Part, ...]) -> Iterator[_Part]:
-    for part in parts:
-        if isinstance(part, _Variable) and part.name not in {"NAMESPACE", "STREAM_NAME"}:
-            return
-        yield part
-
-
 def _joined(parts: Iterator[_Part] | tuple[_Part, ...]) -> Iterator[_Part]:
     """Yield the parts with adjacent text joined, repeated slashes collapsed and empty text left out."""
     text = ""
@@ -390,5 +384,4 @@ def _folder(path: str) -> str:
 
 
 def _microseconds(time: datetime) -> int:
-    delta = time - _EPOCH
-    return (delta.days * 86400 + delta.seconds) * 10**6 + delta.microseconds
+    return (time - _EPOCH) // timedelta(microseconds=1)

@@ -43,7 +43,6 @@ class Answer:
     """
 
     seconds: float
-    status: int
     ahead_s: float | None
 
 
@@ -57,7 +56,7 @@ def ask(settings: S3Settings, limits: ClientLimits) -> Answer:
         metadata = error.response.get("ResponseMetadata", {})
     except BotoCoreError as error:
         raise explain(error, f"Listing s3://{settings.bucket}", settings) from error
-    return Answer(time.monotonic() - begun, int(metadata.get("HTTPStatusCode", 0)), _ahead(metadata.get("HTTPHeaders", {}).get("date")))
+    return Answer(time.monotonic() - begun, _ahead(metadata.get("HTTPHeaders", {}).get("date")))
 
 
 def _ahead(date: str | None) -> float | None:

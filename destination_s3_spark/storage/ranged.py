@@ -5,6 +5,7 @@ A data file that is gone is a DataError: something else deleted it, and only the
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ TAIL_BYTES = 128 * 2**10
 """Bytes of the first read near the end: enough for most footers and for a whole small file. Parquet readers first ask for 64 KiB."""
 
 
-class RangedFile:
+class RangedFile(io.RawIOBase):
     """Read-only file over an object of known `size` in bytes. Each read is one GET; the tail is read once and kept.
 
     Reads raise ObjectNotFound, ConfigError, TransientError, and DataError when the object has another size. Arrow serializes the reads of
@@ -31,7 +32,6 @@ class RangedFile:
         self._size = size
         self._position = 0
         self._tail: bytes | None = None
-        self.closed = False
 
     def read(self, size: int = -1) -> bytes:
         """Read up to `size` bytes from the position, or to the end if `size` is negative. Returns fewer bytes only at the end."""
@@ -60,28 +60,15 @@ class RangedFile:
         self._position = base + offset
         return self._position
 
-    def tell(self) -> int:
-        """Return the position in bytes."""
-        return self._position
-
     def readable(self) -> bool:
-        """Return True: the file is read-only."""
         return True
-
-    def writable(self) -> bool:
-        """Return False: the file is read-only."""
-        return False
 
     def seekable(self) -> bool:
-        """Return True: any byte range can be read."""
         return True
-
-    def flush(self) -> None:
-        """Do nothing: the file is read-only."""
 
     def close(self) -> None:
         """End the reading and release the tail."""
-        self.closed = True
+        super().close()
         self._tail = None
 
 

@@ -25,6 +25,7 @@ from destination_s3_spark.storage.object_store import (
     ObjectInfo,
     ObjectNotFound,
     ObjectRange,
+    ObjectStore,
     ObjectTooLarge,
     OutcomeUnknown,
     StagedUpload,
@@ -64,7 +65,7 @@ class _Range:
     size: int
 
 
-class S3Store:
+class S3Store(ObjectStore):
     """`ObjectStore` over one bucket. Thread-safe; all instances in a process share one client per settings."""
 
     def __init__(self, settings: S3Settings, limits: ClientLimits | None = None) -> None:
@@ -76,14 +77,9 @@ class S3Store:
         self._bucket = settings.bucket
 
     def get(self, key: str, most_bytes: int = MOST_BYTES) -> bytes:
-        """Return the object's bytes. Raises ObjectNotFound. Raises ObjectTooLarge, without reading it, for a larger object."""
         return self._read(key, None, most_bytes)
 
     def get_range(self, key: str, start: int, end: int, size: int) -> bytes:
-        """Return the bytes from `start` (inclusive) to `end` (exclusive), at least one, of an object of `size` bytes.
-
-        Raises ObjectNotFound. Raises DataError if the object has another size, because it is then not the object that was written.
-        """
         return self._read(key, _Range(start, end, size), end - start)
 
     def _read(self, key: str, part: _Range | None, most_bytes: int) -> bytes:
@@ -127,7 +123,6 @@ class S3Store:
         )
 
     def head(self, key: str) -> ObjectInfo | None:
-        """Return the object's size, user metadata and ETag, or None if there is no object."""
         with self.translated(f"Looking up {self._url(key)}"):
             try:
                 answer = self.client.head_object(Bucket=self._bucket, Key=key)
@@ -138,15 +133,10 @@ class S3Store:
         return ObjectInfo(key, answer["ContentLength"], answer["Metadata"], _bare(answer.get("ETag", "")))
 
     def put(self, key: str, body: bytes, metadata: Mapping[str, str] | None = None) -> None:
-        """Write or overwrite the object."""
         with self.translated(f"Writing {self._url(key)}"):
             self.client.put_object(Bucket=self._bucket, Key=key, Body=body, Metadata=metadata or {})
 
     def replace(self, key: str, body: bytes, metadata: Mapping[str, str], etag: str | None) -> str:
-        """Write the object if the current one has this ETag, or if there is none (None), and return the new ETag. Raises ObjectChanged.
-
-        A store without conditional puts overwrites any object: check afterwards whether another writer wrote.
-        """
         with self.translated(f"Writing {self._url(key)}"):
             put = partial(self.client.put_object, Bucket=self._bucket, Key=key, Body=body, Metadata=metadata)
             if not self.settings.single_writer:
@@ -222,21 +212,18 @@ class S3Store:
         raise TransientError(f"{doing}: {len(keys)} could not be deleted, {named}. Try again.")
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """Yield all objects under the prefix in key order."""
         with self.translated(f"Listing {self._url(prefix)}"):
             for page in self.client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix):
                 for item in page.get("Contents", []):
                     yield ObjectInfo(item["Key"], item["Size"], modified=item["LastModified"])
 
     def folders(self, prefix: str) -> Iterator[str]:
-        """Yield the folders directly under the prefix, each with the prefix and a `/` at its end, in order. Takes no request per object."""
         with self.translated(f"Listing {self._url(prefix)}"):
             for page in self.client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix, Delimiter="/"):
                 for item in page.get("CommonPrefixes", []):
                     yield item["Prefix"]
 
     def stage_copy(self, source: str, key: str, metadata: Mapping[str, str] | None = None) -> StagedUpload:
-        """Stage a server-side copy of an object (UploadPartCopy), without transferring its bytes. Raises ObjectNotFound."""
         info = self.head(source)
         if info is None:
             raise ObjectNotFound(source)
@@ -249,7 +236,6 @@ class S3Store:
         return StagedUpload(key, upload_id, etags, size)
 
     def stage_joined(self, ranges: Sequence[ObjectRange], tail: bytes, key: str, metadata: Mapping[str, str]) -> StagedUpload:
-        """Stage an object of these ranges, copied inside the store, followed by `tail`. Raises ObjectNotFound."""
         with self._uploading(f"Joining {len(ranges)} objects as '{key}'", key, metadata) as upload_id:
             etags = [self._copy_part(part, key, upload_id, number) for number, part in enumerate(ranges, start=1)]
             answer = self.client.upload_part(Bucket=self._bucket, Key=key, UploadId=upload_id, PartNumber=len(ranges) + 1, Body=tail)
@@ -299,7 +285,6 @@ class S3Store:
         return answer["CopyPartResult"]["ETag"]
 
     def complete_upload(self, upload: StagedUpload) -> None:
-        """Make the upload's object visible. Raises UploadFailed or OutcomeUnknown."""
         doing = f"Completing the upload of {self._url(upload.key)}"
         parts: list[CompletedPartTypeDef] = [{"PartNumber": number, "ETag": etag} for number, etag in enumerate(upload.part_etags, start=1)]
         try:
@@ -319,7 +304,6 @@ class S3Store:
             raise explain(error, doing, self.settings) from error
 
     def abort_upload(self, key: str, upload_id: str) -> None:
-        """Abort the upload and drop its parts. An upload that is already gone is fine."""
         with self.translated(f"Aborting an upload of {self._url(key)}"):
             try:
                 self.client.abort_multipart_upload(Bucket=self._bucket, Key=key, UploadId=upload_id)
@@ -328,14 +312,12 @@ class S3Store:
                     raise
 
     def list_uploads(self, prefix: str) -> Iterator[tuple[str, str]]:
-        """Yield (key, upload id) of every open multipart upload under the prefix."""
         with self.translated(f"Listing uploads under {self._url(prefix)}"):
             for page in self.client.get_paginator("list_multipart_uploads").paginate(Bucket=self._bucket, Prefix=prefix):
                 for upload in page.get("Uploads", []):
                     yield upload["Key"], upload["UploadId"]
 
     def hasty(self) -> S3Store:
-        """Return the same bucket with short limits, for cleanup after a failure: an unresponsive store is given up soon."""
         return S3Store(self.settings, _HASTY)
 
     @contextmanager

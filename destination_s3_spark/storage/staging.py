@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 from collections import deque
 from collections.abc import Mapping
@@ -30,7 +31,7 @@ def part_bytes(number: int) -> int:
     return FIRST_PART_BYTES << ((number - 1) // _PARTS_OF_A_SIZE)
 
 
-class StagedFileSink:
+class StagedFileSink(io.RawIOBase):
     """Writable binary file for pyarrow and other writers. `stage()` returns the upload once all its parts are on S3.
 
     Memory: the part being filled and two in flight, at most three part sizes, and the bytes of one write. The next `write` or `stage`
@@ -60,9 +61,8 @@ class StagedFileSink:
         self._in_flight: deque[Future[str]] = deque()
         self._threads = ThreadPoolExecutor(_PARTS_IN_FLIGHT, thread_name_prefix="part-upload")
         self._staged: StagedUpload | None = None
-        self.closed = False
 
-    def write(self, data: bytes | bytearray | memoryview) -> int:
+    def write(self, data: bytes | bytearray | memoryview) -> int:  # type: ignore[override]
         """Append bytes (anything with the buffer protocol) and return their count."""
         if self.closed:
             raise ValueError("write to a closed file")
@@ -90,30 +90,15 @@ class StagedFileSink:
         """Return the number of bytes written so far."""
         return self._size
 
-    def flush(self) -> None:
-        """Do nothing: a part is uploaded when it is full."""
-
-    def readable(self) -> bool:
-        """Return False: the file is write-only."""
-        return False
-
     def writable(self) -> bool:
         """Return True until the file is closed."""
         return not self.closed
-
-    def seekable(self) -> bool:
-        """Return False: parts are uploaded in order."""
-        return False
-
-    def close(self) -> None:
-        """End the writing. Neither uploads nor aborts anything."""
-        self.closed = True
 
     def stage(self) -> StagedUpload:
         """Upload the rest and wait for all parts. Raises Bug for an empty file, which cannot be a multipart upload."""
         if self._staged is not None:
             return self._staged
-        self.closed = True
+        self.close()
         if self._size == 0:
             raise Bug(f"Nothing was written to '{self._key}'; do not stage empty files.")
         if self._pieces:
@@ -128,7 +113,7 @@ class StagedFileSink:
 
     def abort(self) -> None:
         """Abort the upload without raising. If that fails, the end of the sync or the next opening of the table aborts it."""
-        self.closed = True
+        self.close()
         self._pieces.clear()
         # S3 may keep a part that arrives after the abort, so wait for the parts in flight first.
         self._threads.shutdown(wait=True, cancel_futures=True)
@@ -140,9 +125,6 @@ class StagedFileSink:
             logger.warning("An upload was left behind: %s", error)
             note_doubtful_upload()
         self._upload_id = None
-
-    def __enter__(self) -> StagedFileSink:
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if kind is not None or self._staged is None:
