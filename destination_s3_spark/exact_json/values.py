@@ -136,10 +136,7 @@ def string_value(text: bytes) -> str:
     try:
         return _string(text)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return _lenient_string(text)
-
-
-def _lenient_string(text: bytes) -> str:
+        pass
     try:
         value = json.loads(text.decode()) if text[:1] == b'"' else None
     except ValueError:

@@ -19,6 +19,7 @@ from destination_s3_spark.stream_id import StreamId
 
 PLATFORM_NEEDED = "0.63.7"
 """First Airbyte platform version that sends generation ids."""
+_IDS = ("generation_id", "minimum_generation_id", "sync_id")
 
 
 class DestinationSyncMode(Enum):
@@ -91,8 +92,7 @@ def parse_catalog(text: bytes) -> Catalog:
         if entry.id in seen:
             raise entry.error("name", "is in the catalog twice; remove one of the two from the connection.")
         seen.add(entry.id)
-    ids = ("generation_id", "minimum_generation_id", "sync_id")
-    without_generations = all(entry.configured.get(field) is None for entry in entries for field in ids)
+    without_generations = all(entry.configured.get(field) is None for entry in entries for field in _IDS)
     return Catalog(tuple(_stream(entry, without_generations) for entry in entries), has_generations=not without_generations)
 
 
@@ -178,13 +178,11 @@ def _destination_sync_mode(entry: _Entry) -> DestinationSyncMode:
 
 def _generation(entry: _Entry) -> tuple[int, int, int]:
     """Return (generation_id, minimum_generation_id, sync_id)."""
-    generation = entry.integer("generation_id")
-    minimum = entry.integer("minimum_generation_id")
-    sync_id = entry.integer("sync_id")
-    for field, value in (("generation_id", generation), ("minimum_generation_id", minimum), ("sync_id", sync_id)):
+    ids = {field: entry.integer(field) for field in _IDS}
+    for field, value in ids.items():
         if value is None:
             raise entry.error(field, f"is null; this destination needs platform {PLATFORM_NEEDED}+, upgrade the Airbyte platform.")
-    assert generation is not None and minimum is not None and sync_id is not None  # noqa: PT018, S101 - for mypy; checked above
+    generation, minimum, sync_id = (value or 0 for value in ids.values())
     if minimum not in (0, generation):
         raise entry.error(
             "minimum_generation_id",

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from destination_s3_spark.errors import DataError
-from destination_s3_spark.exact_json.values import split_object, string_value
+from destination_s3_spark.exact_json.values import NULL, split_object, string_value
 from destination_s3_spark.protocol.catalog import Catalog
 from destination_s3_spark.protocol.messages import Event, Idle, InputCounts, Records, State, Status, StreamStatus
 from destination_s3_spark.protocol.routing import DATA_KEY, Routes, line_router
@@ -74,8 +74,6 @@ MOST_UNKNOWN_NAMED = 100
 MIB = 2**20
 _MESSAGE = re.compile(rb'"type"\s*:\s*"(?:RECORD|STATE)"')
 _STREAM_NAME = re.compile(rb'"stream": ?"([^"\\]*)"')
-
-_ABSENT = b"null"
 
 
 class ProtocolReader:
@@ -174,7 +172,7 @@ class ProtocolReader:
             return State(parse_state(line.strip(_BLANKS), envelope.body, self._indexes))
         if envelope.type == "TRACE":
             return self._status(envelope.body)
-        self._ignore(envelope.type if envelope.type in _KNOWN_TYPES else "unknown type")
+        self.counts.ignored[envelope.type if envelope.type in _KNOWN_TYPES else "unknown type"] += 1
         return None
 
     def _record(self, line: bytes, stream: StreamId, names_namespace: bool, offset: int) -> int | None:
@@ -208,16 +206,13 @@ class ProtocolReader:
         """Return a terminal stream status. Other TRACEs, a repeated COMPLETE and unknown streams are only counted."""
         status, index = _terminal_status(trace, self._indexes)
         if status is None or index is None or index in self._complete:
-            self._ignore("TRACE")
+            self.counts.ignored["TRACE"] += 1
             return None
         self.counts.statuses += 1
         if status is Status.COMPLETE:
             self._complete.add(index)
             self._routes.forget(index)
         return StreamStatus(index, status)
-
-    def _ignore(self, kind: str) -> None:
-        self.counts.ignored[kind] += 1
 
     def _too_long(self, beginning: bytes) -> DataError:
         return self._unreadable(
@@ -274,7 +269,7 @@ class Envelope(NamedTuple):
     type: str
     stream: StreamId | None = None
     names_namespace: bool = False
-    body: bytes = _ABSENT
+    body: bytes = NULL
 
 
 class _RecordEnvelope(msgspec.Struct, gc=False):
@@ -316,13 +311,13 @@ def _exact_envelope(line: bytes) -> Envelope:
     if kind == "STATE":
         return Envelope(kind, body=_required_object(fields, "state"))
     if kind == "TRACE":
-        return Envelope(kind, body=fields.get("trace", _ABSENT))
+        return Envelope(kind, body=fields.get("trace", NULL))
     return Envelope(kind)
 
 
 def _type(fields: dict[str, bytes]) -> str:
     try:
-        return string_value(fields.get("type", _ABSENT))
+        return string_value(fields.get("type", NULL))
     except ValueError:
         if "record" in fields or "state" in fields:
             raise ValueError("a message without a type") from None
@@ -334,13 +329,13 @@ def _record_envelope(fields: dict[str, bytes]) -> Envelope:
         raise ValueError("a RECORD without data")
     if "stream" not in fields:
         raise ValueError("a RECORD without a stream")
-    text = fields.get("namespace", _ABSENT)
-    namespace = None if text == _ABSENT else string_value(text)
+    text = fields.get("namespace", NULL)
+    namespace = None if text == NULL else string_value(text)
     return Envelope("RECORD", StreamId.of(namespace, string_value(fields["stream"])), "namespace" in fields)
 
 
 def _required_object(fields: dict[str, bytes], name: str) -> bytes:
-    text = fields.get(name, _ABSENT)
+    text = fields.get(name, NULL)
     if not text.startswith(b"{"):
         raise ValueError(f"a {name.upper()} without its {name}")
     return text

@@ -15,10 +15,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from destination_s3_spark.exact_json.members import elements, members
-from destination_s3_spark.exact_json.values import split_object, string_value
+from destination_s3_spark.exact_json.values import NULL, split_object, string_value
 from destination_s3_spark.stream_id import StreamId
-
-_ABSENT = b"null"
 
 
 class StateKind(Enum):
@@ -77,11 +75,11 @@ class StateMessage:
         end = len(line) - self.tail
         if self.kind is StateKind.GLOBAL:
             entries = ((fields, self.streams.get(described)) for _, _, fields, described in self._entries(line, end))
-            return next((fields.get("stream_state", _ABSENT) for fields, index in entries if index == stream), None)
+            return next((fields.get("stream_state", NULL) for fields, index in entries if index == stream), None)
         found = _value_of(line, self.start, end, _BLOB_FIELD[self.kind])
         if found is not None and self.kind is StateKind.STREAM:
             found = _value_of(line, *found, "stream_state")
-        return _ABSENT if found is None else line[found[0] : found[1]]
+        return NULL if found is None else line[found[0] : found[1]]
 
     def echo(self, record_count: int) -> bytes:
         """Return the line to send back, ending in a newline: as received, with `destinationStats.recordCount` (a double, as in `1000.0`).
@@ -127,7 +125,7 @@ def parse_state(line: bytes, state: bytes, streams: Mapping[StreamId, int]) -> S
     """Parse the STATE message in `line`, where `state` is the text of its member `state`. Raises ValueError unless it is a usable STATE."""
     fields = split_object(state)
     kind = _kind(fields)
-    blob = fields.get(_BLOB_FIELD[kind], _ABSENT)
+    blob = fields.get(_BLOB_FIELD[kind], NULL)
     stream = streams.get(_described(split_object(blob))) if kind is StateKind.STREAM else None
     start, end = _place(line, state)
     if "destinationStats" in fields:
@@ -139,20 +137,20 @@ def parse_state(line: bytes, state: bytes, streams: Mapping[StreamId, int]) -> S
 
 def _kind(fields: Mapping[str, bytes]) -> StateKind:
     """Return the declared type. Without a known one, the message's content decides."""
-    declared = fields.get("type", _ABSENT)
+    declared = fields.get("type", NULL)
     for kind in StateKind:
         if declared == b'"%b"' % kind.value.encode():
             return kind
     for kind in (StateKind.GLOBAL, StateKind.STREAM):
-        if fields.get(_BLOB_FIELD[kind], _ABSENT) != _ABSENT:
+        if fields.get(_BLOB_FIELD[kind], NULL) != NULL:
             return kind
     return StateKind.LEGACY
 
 
 def _described(fields: Mapping[str, bytes]) -> StreamId:
-    descriptor = split_object(fields.get("stream_descriptor", _ABSENT))
-    namespace = descriptor.get("namespace", _ABSENT)
-    return StreamId.of(None if namespace == _ABSENT else string_value(namespace), string_value(descriptor.get("name", _ABSENT)))
+    descriptor = split_object(fields.get("stream_descriptor", NULL))
+    namespace = descriptor.get("namespace", NULL)
+    return StreamId.of(None if namespace == NULL else string_value(namespace), string_value(descriptor.get("name", NULL)))
 
 
 def _place(line: bytes, state: bytes) -> tuple[int, int]:

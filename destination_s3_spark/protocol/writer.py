@@ -14,9 +14,8 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from destination_s3_spark.errors import Bug, FailureType, SyncError, TransientError, causes_of, frames_of
+from destination_s3_spark.errors import Bug, SyncError, TransientError, causes_of, frames_of
 from destination_s3_spark.protocol.secrets import SecretFilter
-from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.wording import printable
 
 UNKNOWN_FAILURE = (
@@ -58,20 +57,20 @@ class ProtocolWriter:
     def log(self, level: LogLevel, message: str) -> None:
         self._send({"type": "LOG", "log": {"level": level.value, "message": message}})
 
-    def trace_error(self, error: BaseException, stream: StreamId | None = None) -> None:
-        """Send the TRACE ERROR that ends a sync. `stream` is the affected stream if the error itself names none."""
-        known = isinstance(error, SyncError)
+    def trace_error(self, error: BaseException) -> None:
+        """Send the TRACE ERROR that ends a sync."""
+        known = error if isinstance(error, SyncError) else SyncError(UNKNOWN_FAILURE)
         details: dict[str, Any] = {
-            "message": error.message if isinstance(error, SyncError) else UNKNOWN_FAILURE,
-            "internal_message": _causes(error),
-            "failure_type": (error.failure_type if isinstance(error, SyncError) else FailureType.SYSTEM).value,
+            "message": known.message,
+            # The types of the error and its causes. Their texts are left out: a library's error may quote a record.
+            "internal_message": " <- ".join(type(one).__qualname__ for one in causes_of(error)),
+            "failure_type": known.failure_type.value,
         }
-        if not known or isinstance(error, Bug):
+        if known is not error or isinstance(error, Bug):
             details["stack_trace"] = frames_of(error)
-        concerned = error.stream if isinstance(error, SyncError) and error.stream else stream
-        if concerned:
-            namespace = {} if concerned.namespace is None else {"namespace": concerned.namespace}
-            details["stream_descriptor"] = {"name": concerned.name, **namespace}
+        if known.stream:
+            namespace = {} if known.stream.namespace is None else {"namespace": known.stream.namespace}
+            details["stream_descriptor"] = {"name": known.stream.name, **namespace}
         self._send({"type": "TRACE", "trace": {"type": "ERROR", "emitted_at": time.time_ns() // 1_000_000, "error": details}})
 
     def spec(self, specification: Mapping[str, Any]) -> None:
@@ -135,8 +134,3 @@ class ProtocolLogHandler(logging.Handler):
         if record.exc_info and record.exc_info[1] is not None:
             message += "\n" + frames_of(record.exc_info[1])
         self._writer.log(next((level for least, level in self._LEVELS if record.levelno >= least), LogLevel.DEBUG), message)
-
-
-def _causes(error: BaseException) -> str:
-    """Return the types of the error and its causes. Their texts are left out: a library's error may quote a record."""
-    return " <- ".join(type(one).__qualname__ for one in causes_of(error))
