@@ -68,9 +68,9 @@ def converter_of(of: AirbyteType, *, of_key: bool = False) -> Converter:
         case Scalar() | Decimal():
             return _scalar(of, of_key)
         case SchemalessObject():
-            return _json_text(OBJECT)
+            return _container(OBJECT, _json_text)
         case SchemalessArray():
-            return _json_text(ARRAY)
+            return _container(ARRAY, _json_text)
         case Object(fields):
             return _object(fields)
         case Array(items):
@@ -200,39 +200,38 @@ def _key_coercion(of: Scalar | Decimal) -> Coercion:
     return convert
 
 
-def _json_text(opening: int) -> Converter:
-    """Return the converter for containers without declared members, which are stored as compact JSON text."""
+def _container(opening: int, convert: Converter) -> Converter:
+    """Return the converter for one kind of container. A value of another kind becomes null."""
 
-    def convert(text: bytes, place: Place, changes: Changes) -> str | None:
+    def checked(text: bytes, place: Place, changes: Changes) -> Any:
         if text[0] == opening:
-            return compact(text).decode()
+            return convert(text, place, changes)
         changes.nulled(place, Reason.SERIALIZATION)
         return None
 
-    return convert
+    return checked
+
+
+def _json_text(text: bytes, _: Place, __: Changes) -> str:
+    """Return the text of a container without declared members, as it is stored."""
+    return compact(text).decode()
 
 
 def _object(fields: Sequence[Field]) -> Converter:
     members = [(ordinal, field.source, field.name, converter_of(field.type)) for ordinal, field in enumerate(fields)]
 
-    def convert(text: bytes, place: Place, changes: Changes) -> dict[str, Any] | None:
-        if text[0] != OBJECT:
-            changes.nulled(place, Reason.SERIALIZATION)
-            return None
+    def convert(text: bytes, place: Place, changes: Changes) -> dict[str, Any]:
         values = split_object(text)
         return {name: converted(values.get(source), of, (place, ordinal, source), changes) for ordinal, source, name, of in members}
 
-    return convert
+    return _container(OBJECT, convert)
 
 
 def _array(items: Converter) -> Converter:
-    def convert(text: bytes, place: Place, changes: Changes) -> list[Any] | None:
-        if text[0] != ARRAY:
-            changes.nulled(place, Reason.SERIALIZATION)
-            return None
+    def convert(text: bytes, place: Place, changes: Changes) -> list[Any]:
         return [converted(item, items, (place, index, None), changes) for index, item in enumerate(split_array(text))]
 
-    return convert
+    return _container(ARRAY, convert)
 
 
 def _union(options: Sequence[AirbyteType]) -> Converter:

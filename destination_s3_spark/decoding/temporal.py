@@ -149,7 +149,7 @@ def _time_of_day(match: re.Match[str]) -> Moment | Reason:
         return Reason.SERIALIZATION
     if match["zone"]:
         # Without a date, a named zone has no known offset. Drop the zone and keep the local time, as destination-s3 does.
-        return Moment(0, time_us, 0) if _known_zone(match["zone"]) else Reason.SERIALIZATION
+        return Moment(0, time_us, 0) if match["zone"] in ABBREVIATIONS or match["zone"] in _zones() else Reason.SERIALIZATION
     offset = _numeric_offset(match)
     return Reason.SERIALIZATION if offset is None else Moment(0, time_us, offset)
 
@@ -210,10 +210,6 @@ def _numeric_offset(match: re.Match[str]) -> int | None:
     return -size if sign == "-" else size
 
 
-def _known_zone(name: str) -> bool:
-    return name in ABBREVIATIONS or name in _zones()
-
-
 def _zone_offset(name: str, date: tuple[int, int, int], time_us: int) -> int | None:
     """Return the UTC offset in seconds of a named zone at a local time, or None for an unknown zone.
 
@@ -228,7 +224,7 @@ def _zone_offset(name: str, date: tuple[int, int, int], time_us: int) -> int | N
     # local mean time.
     year = 9600 + year % 400 if year > 9999 else max(year, 4 + year % 4)
     minutes = min(time_us // (60 * SECOND_US), 24 * 60 - 1)
-    offset = datetime(year, month, day, minutes // 60, minutes % 60).replace(tzinfo=_zone(name)).utcoffset()
+    offset = datetime(year, month, day, minutes // 60, minutes % 60).replace(tzinfo=ZoneInfo(name)).utcoffset()
     return None if offset is None else int(offset.total_seconds())
 
 
@@ -238,11 +234,6 @@ def _zones() -> frozenset[str]:
     if not names:
         raise ConfigError("Named time zones cannot be read: Python has no time zone database. Install the tzdata package on every worker.")
     return names
-
-
-@cache
-def _zone(name: str) -> ZoneInfo:
-    return ZoneInfo(name)
 
 
 def _month_length(year: int, month: int) -> int:
