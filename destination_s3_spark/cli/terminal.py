@@ -86,10 +86,6 @@ class Terminal:
             soft_wrap=False,
         )
 
-    @property
-    def console(self) -> Console:
-        return self._console
-
     def section(self, title: str) -> None:
         title = printable(title)
         self._console.print(Text(f"\n{title}\n{'═' * len(title)}", style="bold"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -91,10 +91,7 @@ def with_credentials(groups: Groups, credentials: ExecutorCredentials) -> list[l
             known[part.s3] = for_executors(part.s3, credentials)
         return replace(part, s3=known[part.s3])
 
-    def all_of(tasks: Sequence[Any]) -> list[Any]:
-        return [replaced(task) for task in tasks]
-
-    return [all_of(tasks) for tasks in groups]
+    return [[replaced(task) for task in tasks] for tasks in groups]
 
 
 def spark_settings(config: Config, scratch: Path, start_limit_s: float = CLUSTER_START_LIMIT_S) -> SparkSettings:

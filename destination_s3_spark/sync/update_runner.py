@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from destination_s3_spark.engine.engine import Engine, Progress
@@ -33,19 +34,8 @@ class _Running:
     result: CommitResult | None = None
     error: SyncError | None = None
 
-    def start(self) -> None:
-        """Start the update and take its first work."""
-        self._go_on(lambda: next(self.update))
-
-    def advance(self, results: list[Any]) -> None:
-        """Send the update the results of its work and take its next work."""
-        self._go_on(lambda: self.update.send(results))
-
-    def fail(self, error: SyncError) -> None:
-        """Raise the error of its work inside the update."""
-        self._go_on(lambda: self.update.throw(error))
-
-    def _go_on(self, step: Callable[[], Work[Any, Any]]) -> None:
+    def go_on(self, step: Callable[[], Work[Any, Any]]) -> None:
+        """Take a step of the update, which gives its next work."""
         try:
             self.work = step()
         except StopIteration as stop:
@@ -79,7 +69,7 @@ class UpdateRunner:
         self._began = self._clock()
         self._warned = False
         running = [_Running(stream, update) for stream, update in updates]
-        list(self._pool.map(lambda one: one.start(), running))
+        list(self._pool.map(lambda one: one.go_on(partial(next, one.update)), running))
         while working := [one for one in running if one.work is not None]:
             self._compute(working)
         for line in update_lines([(one.stream, one.result) for one in running if one.result is not None], self._clock() - self._began):
@@ -102,7 +92,7 @@ class UpdateRunner:
                 # The failed task's table is unknown, and one table that cannot be merged must not hold up the others.
                 results = [self._alone(one, error if len(together) == 1 else None) for one in together]
             going_on = [(one, result) for one, result in zip(together, results, strict=True) if result is not None]
-            list(self._pool.map(lambda pair: pair[0].advance(pair[1]), going_on))
+            list(self._pool.map(lambda pair: pair[0].go_on(partial(pair[0].update.send, pair[1])), going_on))
 
     def _alone(self, one: _Running, known: SyncError | None) -> list[Any] | None:
         try:
@@ -110,7 +100,7 @@ class UpdateRunner:
                 raise known
             return self._job([one])[0]
         except SyncError as error:
-            one.fail(error)
+            one.go_on(partial(one.update.throw, error))
             return None
 
     def _job(self, together: Sequence[_Running]) -> list[list[Any]]:

@@ -72,7 +72,8 @@ class Story:
         """Return the figures of this moment. The rates are those since the last call."""
         now = self._clock() - self._began
         records, size = (0, 0) if self._spool is None else self._spool.totals()
-        since, records_before, size_before = (0.0, 0, 0) if self._last is None else _position(self._last)
+        last = self._last
+        since, records_before, size_before = (0.0, 0, 0) if last is None else (last.seconds, last.records_read, last.bytes_read)
         passed = max(now - since, 0.001)
         silent = self.phases.silent_since
         self._last = Pulse(
@@ -130,10 +131,6 @@ def _version() -> str:
         return installed_version(PACKAGE)
     except PackageNotFoundError:
         return "of unknown version"
-
-
-def _position(pulse: Pulse) -> tuple[float, int, int]:
-    return pulse.seconds, pulse.records_read, pulse.bytes_read
 
 
 class Heartbeat:
