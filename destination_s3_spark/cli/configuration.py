@@ -40,6 +40,14 @@ def read_file(path: str | Path, what: str) -> bytes:
         raise ConfigError(f"The {what} {path} cannot be read: {error.strerror}.") from error
 
 
+def write_file(path: Path, content: bytes, what: str) -> None:
+    """Write a file of the command line. Raises ConfigError if it cannot be written."""
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise ConfigError(f"The {what} cannot be written to {path}: {error.strerror}.") from error
+
+
 def read_input(path: str, what: str) -> bytes:
     """Read a file of the command line, or standard input for `-`. Raises ConfigError if the file cannot be read."""
     return sys.stdin.buffer.read() if path == STANDARD_INPUT else read_file(path, what)

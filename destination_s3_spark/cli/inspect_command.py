@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from destination_s3_spark.cli import views
-from destination_s3_spark.cli.configuration import read_config
+from destination_s3_spark.cli.configuration import read_config, write_file
 from destination_s3_spark.cli.inspection.commits import ChangedValue, Commit, RecordedSync, changed_values, commits, merge_cost, syncs
 from destination_s3_spark.cli.inspection.ddl import SqlEngine, ddl
 from destination_s3_spark.cli.inspection.summary import PublisherState, ReaderState, TableSummary, readers, summary
@@ -111,10 +111,7 @@ def export_schema(config_path: str, name: str, namespace: str | None, file: Path
     found = read_head(factory, table).columns
     if found is None:
         raise ConfigError(f"The table of stream {table.stream} has no schema yet: no record of it was ever committed.")
-    try:
-        file.write_bytes(bare_flatbuffer(found) if form is SchemaForm.ODF else found.serialize().to_pybytes())
-    except OSError as error:
-        raise ConfigError(f"The schema cannot be written to {file}: {error.strerror}.") from error
+    write_file(file, bare_flatbuffer(found) if form is SchemaForm.ODF else found.serialize().to_pybytes(), "schema")
     sys.stdout.write(f"{file}: Arrow schema of {table.stream}, {len(found)} columns, form {form.value}\n")
     return 0
 

@@ -6,11 +6,10 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from destination_s3_spark.cli.configuration import read_config
+from destination_s3_spark.cli.configuration import read_config, write_file
 from destination_s3_spark.cli.inspection.table import MOST_BLOCKS, find_tables, read_all, read_table, report_unread
 from destination_s3_spark.cli.report.figures import TableFigures, table_figures
 from destination_s3_spark.cli.report.page import Page, page, render
-from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.tables.factory import TableFactory, table_factory
 from destination_s3_spark.tables.found import FoundTable
 from destination_s3_spark.wording import counted
@@ -39,8 +38,5 @@ def write(factory: TableFactory, out: Path, most_blocks: int = MOST_BLOCKS) -> P
     tables, unread = read_all(found, read, REPORTED_AT_ONCE)
     place = f"s3://{factory.config.s3_bucket_name}/{factory.template.base}"
     shown = page(place, tables, unread, datetime.now(UTC))
-    try:
-        out.write_text(render(shown), encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"The page cannot be written to {out}: {error.strerror}.") from error
+    write_file(out, render(shown).encode(), "page")
     return shown

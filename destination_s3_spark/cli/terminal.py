@@ -27,7 +27,7 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 from rich.text import Text
 
-from destination_s3_spark.cli.filtered import filtered_output, unfiltered
+from destination_s3_spark.cli import filtered_output, unfiltered
 from destination_s3_spark.wording import LINE_END, duration_text, printable, printable_json, size_text, spreadsheet_cell
 
 ENDLESS_LINE = 100_000

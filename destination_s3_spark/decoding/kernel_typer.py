@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from types import MappingProxyType, ModuleType
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,18 +32,16 @@ from destination_s3_spark.kernel import KERNEL
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Decimal, Object, Scalar, SchemalessArray, SchemalessObject
 from destination_s3_spark.schema.column_rules import Treatment
 
-_LAYOUTS: Mapping[Scalar, pa.DataType] = MappingProxyType(
-    {
-        Scalar.BOOLEAN: pa.bool_(),
-        Scalar.INTEGER: pa.int64(),
-        Scalar.NUMBER: pa.float64(),
-        Scalar.DATE: pa.date32(),
-        Scalar.TIME_WITH_TIMEZONE: pa.time64("us"),
-        Scalar.TIME_WITHOUT_TIMEZONE: pa.time64("us"),
-        Scalar.TIMESTAMP_WITH_TIMEZONE: pa.timestamp("us", "UTC"),
-        Scalar.TIMESTAMP_WITHOUT_TIMEZONE: pa.timestamp("us", "UTC"),
-    }
-)
+_LAYOUTS: Mapping[Scalar, pa.DataType] = {
+    Scalar.BOOLEAN: pa.bool_(),
+    Scalar.INTEGER: pa.int64(),
+    Scalar.NUMBER: pa.float64(),
+    Scalar.DATE: pa.date32(),
+    Scalar.TIME_WITH_TIMEZONE: pa.time64("us"),
+    Scalar.TIME_WITHOUT_TIMEZONE: pa.time64("us"),
+    Scalar.TIMESTAMP_WITH_TIMEZONE: pa.timestamp("us", "UTC"),
+    Scalar.TIMESTAMP_WITHOUT_TIMEZONE: pa.timestamp("us", "UTC"),
+}
 """Arrow type of the kernel's array for each kind of scalar; all other kinds are strings.
 
 Arrow does not verify the type, so a wrong entry would make it read memory outside the kernel's buffers.

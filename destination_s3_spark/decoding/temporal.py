@@ -14,7 +14,6 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from types import MappingProxyType
 from typing import NamedTuple
 from zoneinfo import ZoneInfo, available_timezones
 
@@ -68,7 +67,7 @@ _TIME_OF_DAY = re.compile(_TIME, re.ASCII)
 _MONTHS = {"jan": 1, "feb": 2, "mar": 3, "apr": 4, "may": 5, "jun": 6, "jul": 7, "aug": 8, "sep": 9, "oct": 10, "nov": 11, "dec": 12}
 _MONTH_DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
-ABBREVIATIONS: Mapping[str, int] = MappingProxyType(
+ABBREVIATIONS: Mapping[str, int] = (
     dict.fromkeys(("Z", "UTC", "GMT", "UT", "WET"), 0)
     | {"BST": 1, "WEST": 1, "CET": 1, "MET": 1, "CEST": 2, "MEST": 2, "EET": 2, "EEST": 3, "MSK": 3, "JST": 9, "KST": 9}
     | {"EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7, "AKST": -9, "AKDT": -8, "HST": -10}

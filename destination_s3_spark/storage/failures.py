@@ -6,7 +6,6 @@ The store's message text is left out: it is a server's free text and may repeat 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import botocore.session
@@ -67,17 +66,15 @@ _PASSING = {
 }
 _PASSING_STATUS = {408, 409, 429}
 _CONNECTION = (botocore_exceptions.ConnectionError, HTTPClientError, IncompleteReadError)
-PROMISED: Mapping[str, str] = MappingProxyType(
-    {
-        "CreateMultipartUploadOutput": "UploadId",
-        "HeadObjectOutput": "ContentLength",
-        "ListMultipartUploadsOutput": "IsTruncated",
-        "ListObjectsV2Output": "IsTruncated",
-        "PutObjectOutput": "ETag",
-        "UploadPartCopyOutput": "CopyPartResult",
-        "UploadPartOutput": "ETag",
-    }
-)
+PROMISED: Mapping[str, str] = {
+    "CreateMultipartUploadOutput": "UploadId",
+    "HeadObjectOutput": "ContentLength",
+    "ListMultipartUploadsOutput": "IsTruncated",
+    "ListObjectsV2Output": "IsTruncated",
+    "PutObjectOutput": "ETag",
+    "UploadPartCopyOutput": "CopyPartResult",
+    "UploadPartOutput": "ETag",
+}
 """For each output shape, a member that every S3 returns and callers rely on."""
 
 

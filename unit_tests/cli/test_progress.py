@@ -72,7 +72,7 @@ with terminal.Progress(sys.argv[2], 4) as shown:
 HOSTILE_SCRIPT = """
 import sys, time
 from destination_s3_spark.cli import terminal
-from destination_s3_spark.cli.filtered import filtered_output
+from destination_s3_spark.cli import filtered_output
 terminal.SHOWN_AFTER_S = float(sys.argv[1])
 name = "[/nope][link=http://evil]x[/link]\\x1b]0;owned\\x07\\nline"
 with filtered_output(), terminal.Progress("rewriting " + name, 2) as shown:

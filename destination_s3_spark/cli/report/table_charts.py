@@ -87,8 +87,10 @@ def growth(table: TableFigures, what: Literal["table_rows", "table_bytes"], most
     titles = [f"{moment(commit.time)}, block {commit.block}: {text(value)}" for commit, value in zip(drawn, values, strict=True)]
     marks, line, area, dots = steps(shares, values, scale, titles)
     now = f"{text(values[-1])} after {counted(len(every), 'commit')}"
+    figure: Callable[[int], str] = number_text if what == "table_rows" else size_text
     rows = (
-        (_number(commit.block), Datum(moment(commit.time)), _measured(value, what)) for commit, value in zip(drawn, values, strict=True)
+        (_number(commit.block), Datum(moment(commit.time)), Datum(figure(value), value))
+        for commit, value in zip(drawn, values, strict=True)
     )
     return Chart(
         title,
@@ -213,21 +215,16 @@ def files_by_size(table: TableFigures) -> Chart | Absent:
     if len(sizes) == 1:
         lead = f"1 file of the final table: {size_text(middle)}."
     titles = [f"{name}: {counted(count, 'file')}" for name, count in zip(classes, counts, strict=True)]
+    every = -(-len(bounds) // 5)  # about five bounds have a label
     return Chart(
         "Files by size",
         lead,
         scale,
-        tuple(Tick(place / len(counts), _bound(bound)) for place, bound in enumerate(bounds) if _labelled(place, len(bounds))),
+        tuple(Tick(place / len(counts), _bound(bound)) for place, bound in enumerate(bounds) if place % every == 0),
         "size of the file",
         bars(counts, scale, titles),
         Numbers(("size", "files"), tuple((Datum(name), _number(count)) for name, count in zip(classes, counts, strict=True))),
     )
-
-
-def _labelled(place: int, bounds: int) -> bool:
-    """Return whether the bound of a class has a label. About five have one."""
-    every = -(-bounds // 5)
-    return place % every == 0
 
 
 def _bound(size: int) -> str:
@@ -236,10 +233,6 @@ def _bound(size: int) -> str:
 
 def _number(number: int) -> Datum:
     return Datum(number_text(number), number)
-
-
-def _measured(value: int, what: str) -> Datum:
-    return Datum(number_text(value) if what == "table_rows" else size_text(value), value)
 
 
 @dataclass(frozen=True, slots=True)
