@@ -19,7 +19,7 @@ from destination_s3_spark.cli import operator_command
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.sync.spool import Spool
-from destination_s3_spark.sync.story.figures import StreamFigures, stream_figures
+from destination_s3_spark.sync.story.lines import StreamFigures, stream_figures
 from destination_s3_spark.tables.factory import TableFactory
 from destination_s3_spark.tables.publishers.symlink import MANIFEST
 from destination_s3_spark.tables.rules import MergeRule, waiting_rows

@@ -18,8 +18,17 @@ from destination_s3_spark.kernel import HOW_LINES_ARE_TYPED
 from destination_s3_spark.protocol.catalog import Catalog
 from destination_s3_spark.protocol.messages import InputCounts
 from destination_s3_spark.sync.spool import Spool
-from destination_s3_spark.sync.story.figures import Ending, Pulse, StreamFigures, SyncFigures, stream_figures
-from destination_s3_spark.sync.story.lines import heartbeat_line, start_line, summary_for_programs, summary_lines
+from destination_s3_spark.sync.story.lines import (
+    Ending,
+    Pulse,
+    StreamFigures,
+    SyncFigures,
+    heartbeat_line,
+    start_line,
+    stream_figures,
+    summary_for_programs,
+    summary_lines,
+)
 from destination_s3_spark.sync.story.phases import Phases
 from destination_s3_spark.tables.stream_table import StreamTable
 

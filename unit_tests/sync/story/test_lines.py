@@ -11,11 +11,15 @@ import pytest
 
 from destination_s3_spark.protocol.catalog import parse_catalog
 from destination_s3_spark.stream_id import StreamId
-from destination_s3_spark.sync.story.figures import ChangedValueCount, Ending, Pulse, StreamFigures, SyncFigures
 from destination_s3_spark.sync.story.lines import (
     MOST_COMMIT_LINES,
     MOST_STREAM_LINES,
     SUMMARY_PREFIX,
+    ChangedValueCount,
+    Ending,
+    Pulse,
+    StreamFigures,
+    SyncFigures,
     commit_lines,
     heartbeat_line,
     start_line,

@@ -17,8 +17,7 @@ from destination_s3_spark.protocol.catalog import parse_catalog
 from destination_s3_spark.protocol.messages import InputCounts
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.sync.story import story as story_module
-from destination_s3_spark.sync.story.figures import Ending
-from destination_s3_spark.sync.story.lines import SUMMARY_PREFIX
+from destination_s3_spark.sync.story.lines import SUMMARY_PREFIX, Ending
 from destination_s3_spark.sync.story.phases import Phase, Phases
 from destination_s3_spark.sync.story.story import Heartbeat, Story
 
