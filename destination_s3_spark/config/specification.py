@@ -31,18 +31,16 @@ def specification() -> dict[str, Any]:
         "supportsNormalization": False,
         "supportsDBT": False,
         "supported_destination_sync_modes": ["overwrite", "append", "append_dedup"],
-        "connectionSpecification": connection_specification(),
+        "connectionSpecification": {
+            "$schema": "http://json-schema.org/draft-07/schema#",
+            **_for_the_form(documented_schema()),
+            "groups": [{"id": ADVANCED, "title": "Advanced"}],
+        },
     }
 
 
-def connection_specification() -> dict[str, Any]:
-    """Return the JSON schema of a configuration."""
-    plain = _for_the_form(documented_schema())
-    return {"$schema": "http://json-schema.org/draft-07/schema#", **plain, "groups": [{"id": ADVANCED, "title": "Advanced"}]}
-
-
 def documented_schema() -> dict[str, Any]:
-    """Return the same schema with what options say of themselves for documentation."""
+    """Return the JSON schema of a configuration, with what options say of themselves for documentation."""
     schema = Config.model_json_schema()
     for order, (name, option) in enumerate(schema["properties"].items()):
         schema["properties"][name] = dict(sorted({**option, "order": order}.items()))
