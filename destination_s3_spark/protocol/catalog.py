@@ -139,7 +139,8 @@ def _entry(number: int, configured: object) -> _Entry:
 
 
 def _stream(entry: _Entry, without_generations: bool) -> Stream:
-    _refuse_files(entry)
+    if entry.configured.get("include_files"):  # without its files, a file-based stream sends records like any other
+        raise entry.error("include_files", "this destination writes records, not files; turn file transfer off for this stream.")
     mode = _destination_sync_mode(entry)
     schema = entry.described.get("json_schema")
     if not isinstance(schema, dict):
@@ -158,12 +159,6 @@ def _stream(entry: _Entry, without_generations: bool) -> Stream:
         sync_id=sync_id,
         is_resumable=entry.described.get("is_resumable") is True,
     )
-
-
-def _refuse_files(entry: _Entry) -> None:
-    """Refuse a stream whose files are to be copied. Without them, a file-based stream sends records like any other."""
-    if entry.configured.get("include_files"):
-        raise entry.error("include_files", "this destination writes records, not files; turn file transfer off for this stream.")
 
 
 def _destination_sync_mode(entry: _Entry) -> DestinationSyncMode:

@@ -28,13 +28,6 @@ class Records:
     runs: array[int]
 
 
-@dataclass(frozen=True, slots=True)
-class State:
-    """A checkpoint. The `Records` events before it contain exactly the records before its line."""
-
-    message: StateMessage
-
-
 class Status(Enum):
     """Terminal statuses of a stream. The value is the protocol's name."""
 
@@ -55,7 +48,8 @@ class Idle:
     """A period without any other event: the consumer can check its clock."""
 
 
-Event = Records | State | StreamStatus | Idle
+Event = Records | StateMessage | StreamStatus | Idle
+"""A STATE is a checkpoint: the `Records` events before it contain exactly the records before its line."""
 
 
 @dataclass(slots=True)

@@ -25,9 +25,9 @@ import msgspec
 from destination_s3_spark.errors import DataError
 from destination_s3_spark.exact_json.values import NULL, split_object, string_value
 from destination_s3_spark.protocol.catalog import Catalog
-from destination_s3_spark.protocol.messages import Event, Idle, InputCounts, Records, State, Status, StreamStatus
+from destination_s3_spark.protocol.messages import Event, Idle, InputCounts, Records, Status, StreamStatus
 from destination_s3_spark.protocol.routing import DATA_KEY, Routes, line_router
-from destination_s3_spark.protocol.state import parse_state
+from destination_s3_spark.protocol.state import StateMessage, parse_state
 from destination_s3_spark.stream_id import StreamId
 
 PIPE_BYTES = 2**20
@@ -139,7 +139,7 @@ class ProtocolReader:
             self.counts.records += records.records
             yield records
 
-    def _read_line(self, line: bytes, offset: int) -> int | State | StreamStatus | None:
+    def _read_line(self, line: bytes, offset: int) -> int | StateMessage | StreamStatus | None:
         """Interpret a line that the router does not know: as the index of a record's stream, or as an event. None for a line to ignore."""
         text = line.lstrip(_BLANKS)
         if not text.startswith(b"{"):
@@ -164,12 +164,12 @@ class ProtocolReader:
         else:
             self.counts.blank += 1
 
-    def _message(self, line: bytes, envelope: Envelope, offset: int) -> int | State | StreamStatus | None:
+    def _message(self, line: bytes, envelope: Envelope, offset: int) -> int | StateMessage | StreamStatus | None:
         if envelope.stream is not None:
             return self._record(line, envelope.stream, envelope.names_namespace, offset)
         if envelope.type == "STATE":
             self.counts.states += 1
-            return State(parse_state(line.strip(_BLANKS), envelope.body, self._indexes))
+            return parse_state(line.strip(_BLANKS), envelope.body, self._indexes)
         if envelope.type == "TRACE":
             return self._status(envelope.body)
         self.counts.ignored[envelope.type if envelope.type in _KNOWN_TYPES else "unknown type"] += 1

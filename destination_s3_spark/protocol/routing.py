@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -26,52 +26,6 @@ PREFIXES_PER_STREAM = 64
 
 _EMITTED_AT = re.compile(rb'"emitted_at": ?([0-9]++)')
 _MARKER = "data follows"
-
-
-class LineRouter(Protocol):
-    """Router that sorts record lines by stream and holds them until `taken`. A stream is its catalog index."""
-
-    def learn(self, prefix: bytes, stream: int) -> None:
-        """Route lines that begin with `prefix` to the stream from now on. The prefix ends in `DATA_KEY`."""
-
-    def forget(self, stream: int) -> None:
-        """Drop all prefixes of a stream."""
-
-    def route(self, text: bytes, start: int, end: int, offset: int) -> int:
-        """Route the whole lines of `text[start:end]` until a prefix is unknown. `offset` is the input offset of the first line.
-
-        Return the position in `text` of the first line with an unknown prefix, or `end`.
-        """
-
-    def add(self, text: bytes, start: int, end: int, offset: int, stream: int) -> None:
-        """Add the line `text[start:end]` of a stream. `offset` is its offset in the input."""
-
-    def taken(self) -> Iterator[Records]:
-        """Yield the lines that each stream has received since the last call, and drop them from the router."""
-
-
-def line_router(streams: int) -> LineRouter:
-    return PythonLineRouter(streams) if KERNEL is None else NativeLineRouter(streams)
-
-
-class NativeLineRouter:
-    def __init__(self, streams: int) -> None:
-        assert KERNEL is not None  # noqa: S101 (`line_router` has checked)
-        self._router = KERNEL.Router(streams)
-        self.learn = self._router.learn
-        self.forget = self._router.forget
-        self.add = self._router.add
-
-    def route(self, text: bytes, start: int, end: int, offset: int) -> int:
-        """See `LineRouter`. Raises Bug when the kernel fails."""
-        try:
-            return int(self._router.route(text, start, end, offset))
-        except RuntimeError as error:
-            raise Bug("The native kernel failed while it read the input. Nothing after the last acknowledged STATE was kept.") from error
-
-    def taken(self) -> Iterator[Records]:
-        for stream, lines, records, runs in self._router.taken():
-            yield Records(stream, lines, records, array("Q", runs))
 
 
 class _Pending:
@@ -99,7 +53,10 @@ class _Pending:
 
 
 class PythonLineRouter:
-    """Router in Python. Each line costs at most one lookup and is copied once."""
+    """Router that sorts record lines by stream and holds them until `taken`. A stream is its catalog index.
+
+    Each line costs at most one lookup and is copied once.
+    """
 
     def __init__(self, streams: int) -> None:
         self.by_prefix: dict[bytes, int] = {}
@@ -107,12 +64,18 @@ class PythonLineRouter:
         self._dirty: list[int] = []
 
     def learn(self, prefix: bytes, stream: int) -> None:
+        """Route lines that begin with `prefix` to the stream from now on. The prefix ends in `DATA_KEY`."""
         self.by_prefix[prefix] = stream
 
     def forget(self, stream: int) -> None:
+        """Drop all prefixes of a stream."""
         self.by_prefix = {prefix: known for prefix, known in self.by_prefix.items() if known != stream}
 
     def route(self, text: bytes, start: int, end: int, offset: int) -> int:
+        """Route the whole lines of `text[start:end]` until a prefix is unknown. `offset` is the input offset of the first line.
+
+        Return the position in `text` of the first line with an unknown prefix, or `end`.
+        """
         find, find_stream, starts_with, key_bytes = text.find, self.by_prefix.get, text.startswith, len(DATA_KEY)
         view = memoryview(text)
         run_start = line_start = start
@@ -131,9 +94,11 @@ class PythonLineRouter:
         return line_start
 
     def add(self, text: bytes, start: int, end: int, offset: int, stream: int) -> None:
+        """Add the line `text[start:end]` of a stream. `offset` is its offset in the input."""
         self._take(stream, memoryview(text)[start:end], 1, offset)
 
     def taken(self) -> Iterator[Records]:
+        """Yield the lines that each stream has received since the last call, and drop them from the router."""
         dirty, self._dirty = self._dirty, []
         for stream in dirty:
             pending, self._pending[stream] = self._pending[stream], _Pending()
@@ -144,6 +109,35 @@ class PythonLineRouter:
         if not pending.lines:
             self._dirty.append(stream)
         pending.add(lines, records, offset)
+
+
+class NativeLineRouter:
+    """The same router in the kernel."""
+
+    def __init__(self, streams: int) -> None:
+        assert KERNEL is not None  # noqa: S101 (`line_router` has checked)
+        self._router = KERNEL.Router(streams)
+        self.learn = self._router.learn
+        self.forget = self._router.forget
+        self.add = self._router.add
+
+    def route(self, text: bytes, start: int, end: int, offset: int) -> int:
+        """Route lines as `PythonLineRouter`. Raises Bug when the kernel fails."""
+        try:
+            return int(self._router.route(text, start, end, offset))
+        except RuntimeError as error:
+            raise Bug("The native kernel failed while it read the input. Nothing after the last acknowledged STATE was kept.") from error
+
+    def taken(self) -> Iterator[Records]:
+        for stream, lines, records, runs in self._router.taken():
+            yield Records(stream, lines, records, array("Q", runs))
+
+
+LineRouter = PythonLineRouter | NativeLineRouter
+
+
+def line_router(streams: int) -> LineRouter:
+    return PythonLineRouter(streams) if KERNEL is None else NativeLineRouter(streams)
 
 
 class Routes:

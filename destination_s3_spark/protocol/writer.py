@@ -74,7 +74,6 @@ class ProtocolWriter:
         self._send({"type": "TRACE", "trace": {"type": "ERROR", "emitted_at": time.time_ns() // 1_000_000, "error": details}})
 
     def spec(self, specification: Mapping[str, Any]) -> None:
-        """Send the SPEC message."""
         self._send({"type": "SPEC", "spec": specification})
 
     def connection_status(self, status: str, message: str) -> None:

@@ -94,7 +94,6 @@ def slice_bytes(streams: Sequence[int], cores: int) -> int:
 
 
 def _busiest(streams: Sequence[int], target: int, cores: int) -> float:
-    """Return the bytes of the busiest core."""
     slices = [size / count for size in streams for count in [slice_count(size, target)] for _ in range(count)]
     loads = [0.0] * cores
     for size in sorted(slices, reverse=True):

@@ -93,16 +93,19 @@ def checking(settings: S3Settings, template: PathTemplate, limits: ClientLimits 
         yield probe.steps()
 
 
+@dataclass(slots=True)
 class _Probe:
     """The calls of a check, on objects below its prefix."""
 
-    def __init__(self, store: S3Store, prefix: str, limits: ClientLimits) -> None:
-        self._store = store
-        self._prefix = prefix
-        self._limits = limits
-        self._key = f"{prefix}object"
-        self._upload: StagedUpload | None = None
-        self._copied: StagedUpload | None = None
+    store: S3Store
+    prefix: str
+    limits: ClientLimits
+    upload: StagedUpload | None = None
+    copied: StagedUpload | None = None
+
+    @property
+    def key(self) -> str:
+        return f"{self.prefix}object"
 
     def steps(self) -> Sequence[Step]:
         return (
@@ -119,39 +122,39 @@ class _Probe:
         )
 
     def _write(self) -> None:
-        self._store.put(self._key, _BODY, generation_metadata(0))
+        self.store.put(self.key, _BODY, generation_metadata(0))
 
     def _read(self) -> None:
         try:
-            if self._store.get(self._key) != _BODY:
+            if self.store.get(self.key) != _BODY:
                 raise ConfigError(
-                    f"The store returned other bytes for '{self._key}' than were written. Check s3_endpoint and any proxy in front of it."
+                    f"The store returned other bytes for '{self.key}' than were written. Check s3_endpoint and any proxy in front of it."
                 )
         except ObjectNotFound as error:
-            raise _inconsistent(self._key) from error
-        if self._store.head(self._key) is None:
-            raise _inconsistent(self._key)
+            raise _inconsistent(self.key) from error
+        if self.store.head(self.key) is None:
+            raise _inconsistent(self.key)
 
     def _list(self) -> None:
-        if self._key not in {found.key for found in self._store.list(self._prefix)}:
-            raise _inconsistent(self._key)
+        if self.key not in {found.key for found in self.store.list(self.prefix)}:
+            raise _inconsistent(self.key)
 
     def _delete(self) -> None:
-        self._store.delete([self._key])
-        if self._store.head(self._key) is not None:
+        self.store.delete([self.key])
+        if self.store.head(self.key) is not None:
             raise ConfigError(
-                f"'{self._key}' is still there after it was deleted. Tables cannot be merged or replaced in a bucket that keeps objects."
+                f"'{self.key}' is still there after it was deleted. Tables cannot be merged or replaced in a bucket that keeps objects."
             )
 
     def _conditional_create(self) -> None:
         """Create an object twice. The store must reject the second one, or two syncs could overwrite each other's commits."""
-        key = f"{self._prefix}created"
+        key = f"{self.prefix}created"
         try:
             # If the first create finds the object, its answer was lost and the client sent it again.
             with _known_outcome(), suppress(ObjectExists):
-                self._store.create(key, _BODY)
+                self.store.create(key, _BODY)
             with _known_outcome():
-                self._store.create(key, _BODY)
+                self.store.create(key, _BODY)
         except ObjectExists:
             return
         except ConfigError as error:
@@ -161,32 +164,32 @@ class _Probe:
 
     def _stage(self) -> None:
         """Begin an upload and send a part. Nothing of it may be visible."""
-        key = f"{self._prefix}uploaded"
-        with StagedFileSink(self._store.settings, key, limits=self._limits) as sink:
+        key = f"{self.prefix}uploaded"
+        with StagedFileSink(self.store.settings, key, limits=self.limits) as sink:
             sink.write(_BODY)
-            self._upload = sink.stage()
-        if self._store.head(key) is not None:
+            self.upload = sink.stage()
+        if self.store.head(key) is not None:
             raise ConfigError(f"'{key}' is visible before its multipart upload was completed; this store cannot hold tables.")
 
     def _list_uploads(self) -> None:
-        upload = self._staged(self._upload)
-        if (upload.key, upload.upload_id) not in set(self._store.list_uploads(self._prefix)):
+        upload = self._staged(self.upload)
+        if (upload.key, upload.upload_id) not in set(self.store.list_uploads(self.prefix)):
             raise _inconsistent(f"{upload.key} (multipart upload)")
 
     def _complete(self) -> None:
-        upload = self._staged(self._upload)
+        upload = self._staged(self.upload)
         with _known_outcome():
-            self._store.complete_upload(upload)
-        info = self._store.head(upload.key)
+            self.store.complete_upload(upload)
+        info = self.store.head(upload.key)
         if info is None or info.size != len(_BODY):
             raise _inconsistent(upload.key)
 
     def _copy(self) -> None:
-        self._copied = self._store.stage_copy(self._staged(self._upload).key, f"{self._prefix}copied")
+        self.copied = self.store.stage_copy(self._staged(self.upload).key, f"{self.prefix}copied")
 
     def _abort(self) -> None:
-        copied = self._staged(self._copied)
-        self._store.abort_upload(copied.key, copied.upload_id)
+        copied = self._staged(self.copied)
+        self.store.abort_upload(copied.key, copied.upload_id)
 
     def _staged(self, upload: StagedUpload | None) -> StagedUpload:
         if upload is None:

@@ -6,7 +6,7 @@ This module upholds the connector's guarantee: a STATE is emitted only after the
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from destination_s3_spark.chain.settle import MapCalls
@@ -23,14 +23,14 @@ from destination_s3_spark.tables.stream_table import StreamTable
 Result = TypeVar("Result")
 
 
+@dataclass(slots=True)
 class OpenTables:
     """The open tables of a sync by catalog index. Each is opened once, many in parallel. Not thread-safe."""
 
-    def __init__(self, tables: Mapping[int, StreamTable], map_tables: MapCalls) -> None:
-        self._tables = tables
-        self._map_tables = map_tables
-        self._open: dict[int, OpenTable] = {}
-        self._decided = False
+    tables: Mapping[int, StreamTable]
+    map_tables: MapCalls
+    _open: dict[int, OpenTable] = field(default_factory=dict, init=False)
+    _decided: bool = field(default=False, init=False)
 
     def __iter__(self) -> Iterator[OpenTable]:
         return iter(self._open.values())
@@ -42,7 +42,7 @@ class OpenTables:
         """Open the tables that are not open yet and return only these. Raises ConfigError, Fenced, TransientError."""
         closed = self.closed(streams)
         self.decide(closed)
-        self._open.update(zip(closed, self._map_tables(lambda stream: self._tables[stream].open(), closed), strict=True))
+        self._open.update(zip(closed, self.map_tables(lambda stream: self.tables[stream].open(), closed), strict=True))
         return [self._open[stream] for stream in closed]
 
     def closed(self, streams: Iterable[int]) -> list[int]:
@@ -51,7 +51,7 @@ class OpenTables:
 
     def decide(self, streams: Iterable[int]) -> None:
         """Open the first of the tables alone, unless one was opened before. It decides between syncs that run at the same time."""
-        tables = [self._tables[stream] for stream in streams]
+        tables = [self.tables[stream] for stream in streams]
         if tables and not self._decided:
             min(tables, key=lambda table: (table.stream.id.namespace or "", table.stream.id.name)).writer.open()
             self._decided = True
@@ -61,19 +61,19 @@ Emit = Callable[[StateMessage, int], None]
 """Emits a STATE with the number of records it covers, and flushes."""
 
 
+@dataclass(slots=True)
 class Commits:
     """The commits of one sync. `writers` are by catalog index. Not thread-safe."""
 
-    def __init__(self, writers: Mapping[int, TableWriter], checkpoints: Checkpoints, emit: Emit, map_tables: MapCalls = map) -> None:
-        self._writers = writers
-        self._checkpoints = checkpoints
-        self._emit = emit
-        self._map_tables = map_tables
-        self._totals: dict[int, Totals] = {}
+    writers: Mapping[int, TableWriter]
+    checkpoints: Checkpoints
+    emit: Emit
+    map_tables: MapCalls = map
+    _totals: dict[int, Totals] = field(default_factory=dict, init=False)
 
     def stage(self, stream: int, staged: StagedSlice) -> None:
         """Add a landed slice of the stream to its table's next commit."""
-        self._writers[stream].stage(staged)
+        self.writers[stream].stage(staged)
 
     def commit(self) -> dict[int, CommitResult]:
         """Commit every whole checkpoint that is staged, then emit the STATEs that are covered. Return the results by stream.
@@ -81,17 +81,17 @@ class Commits:
         A slice that reaches into an unfinished checkpoint waits for that checkpoint's end. If a table fails, the others are still
         committed; then the first error is raised and no STATE is emitted.
         """
-        ready = {stream: self._checkpoints.ready(stream, writer.cut_ends) for stream, writer in self._writers.items()}
+        ready = {stream: self.checkpoints.ready(stream, writer.cut_ends) for stream, writer in self.writers.items()}
 
         def step(stream: int) -> CommitResult:
-            return self._writers[stream].commit(ready[stream])
+            return self.writers[stream].commit(ready[stream])
 
         results = self._on_tables(step, [stream for stream in ready if ready[stream]])
         for stream in results:
-            self._checkpoints.committed(stream, ready[stream][-1].end)
-        for state in self._checkpoints.take_covered():
+            self.checkpoints.committed(stream, ready[stream][-1].end)
+        for state in self.checkpoints.take_covered():
             self._totals |= state.totals
-            self._emit(replace(state.message, totals=self._totals), state.records)
+            self.emit(replace(state.message, totals=self._totals), state.records)
         return results
 
     def close(self, orphans: OrphanUploads | None = None, held_back: Container[int] = ()) -> None:
@@ -101,17 +101,17 @@ class Commits:
 
         Closing clears the replay list, so closing while a STATE is still waiting would turn a replay into duplicate rows. Raises Bug then.
         """
-        if self._checkpoints.oldest_waiting_since is not None:
+        if self.checkpoints.oldest_waiting_since is not None:
             raise Bug("Tables were to be closed while a STATE is still waiting for its records.")
 
         def step(stream: int) -> None:
-            self._writers[stream].close(orphans, holds_back=stream in held_back)
+            self.writers[stream].close(orphans, holds_back=stream in held_back)
 
-        self._on_tables(step, list(self._writers))
+        self._on_tables(step, list(self.writers))
 
     def abandon(self) -> None:
         """End the tables after a failed sync. Stop at the first table for which the store does not answer. Never raises."""
-        all(writer.abandon() for writer in self._writers.values())
+        all(writer.abandon() for writer in self.writers.values())
 
     def _on_tables(self, step: Callable[[int], Result], streams: Sequence[int]) -> dict[int, Result]:
         """Run the step for each table and return the results. Raises the first error after the step has run for all tables."""
@@ -123,7 +123,7 @@ class Commits:
                 return error
 
         results: dict[int, Result] = {}
-        for stream, result in zip(streams, list(self._map_tables(guarded, streams)), strict=True):
+        for stream, result in zip(streams, list(self.map_tables(guarded, streams)), strict=True):
             if isinstance(result, SyncError):
                 raise result
             results[stream] = result

@@ -10,7 +10,8 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 
 from destination_s3_spark.engine.engine import Engine
 from destination_s3_spark.engine.local_workers import LocalWorkers
@@ -43,27 +44,19 @@ class LandingBatch:
         return sum(piece.end - piece.start for piece in self.slices)
 
 
+@dataclass(slots=True)
 class Pipeline:
     """A background thread that lands and commits batches, one at a time. `workers` land them; they must be on this machine."""
 
-    def __init__(
-        self,
-        tables: OpenTables,
-        spool: Spool,
-        workers: Engine | LocalWorkers,
-        commits: Commits,
-        s3: S3Settings,
-        phases: Phases,
-    ) -> None:
-        self._tables = tables
-        self._spool = spool
-        self._workers = workers
-        self._commits = commits
-        self._s3 = s3
-        self._phases = phases
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="pipeline")
-        self._running: Future[None] | None = None
-        self.uncommitted_bytes = 0
+    tables: OpenTables
+    spool: Spool
+    workers: Engine | LocalWorkers
+    commits: Commits
+    s3: S3Settings
+    phases: Phases
+    uncommitted_bytes: int = field(default=0, init=False)
+    _thread: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, 1, "pipeline"), init=False)
+    _running: Future[None] | None = field(default=None, init=False)
 
     @property
     def busy(self) -> bool:
@@ -90,20 +83,20 @@ class Pipeline:
     def _work(self, batch: LandingBatch) -> None:
         started = time.monotonic()
         if batch.slices:
-            streams = [self._tables[stream].stream.id for stream in sorted({piece.stream for piece in batch.slices})]
-            with self._phases.during(Phase.LANDING, streams, batch.bytes):
+            streams = [self.tables[stream].stream.id for stream in sorted({piece.stream for piece in batch.slices})]
+            with self.phases.during(Phase.LANDING, streams, batch.bytes):
                 self._land(batch.slices)
             self.uncommitted_bytes += batch.bytes
         if batch.commits:
-            with self._phases.during(Phase.COMMITTING):
-                results = self._commits.commit()
+            with self.phases.during(Phase.COMMITTING):
+                results = self.commits.commit()
             self._log(results, time.monotonic() - started)
             self.uncommitted_bytes = 0
 
     def _land(self, slices: Sequence[Slice]) -> None:
-        groups = grouped(self._tasks(slices), lambda task: task.slice.end - task.slice.start, self._workers.cores)
+        groups = grouped(self._tasks(slices), lambda task: task.slice.end - task.slice.start, self.workers.cores)
         try:
-            landed = self._workers.run(land_slice, groups)
+            landed = self.workers.run(land_slice, groups)
         except UnreadableLine as failure:
             raise self._placed(failure) from None
         staged = {(task.slice.stream, task.slice.start): result for group, results in zip(groups, landed, strict=True)
@@ -112,27 +105,27 @@ class Pipeline:
         for piece in slices:
             result = staged[piece.stream, piece.start]
             unfit.setdefault(piece.stream, Counter()).update(result.unfit)
-            self._commits.stage(piece.stream, result)
-            self._spool.release(piece)
+            self.commits.stage(piece.stream, result)
+            self.spool.release(piece)
         self._warn(unfit)
 
     def _warn(self, unfit: Mapping[int, Mapping[str, int]]) -> None:
         for stream, counts in unfit.items():
-            table = self._tables[stream]
+            table = self.tables[stream]
             for warning in unfit_warnings(table.spec, counts) if table.spec is not None else ():
                 logger.warning("stream %s: %s", table.stream.id, warning)
 
     def _tasks(self, slices: Sequence[Slice]) -> list[LandTask]:
-        s3 = forwardable(self._s3)  # once per batch, because credentials may expire
+        s3 = forwardable(self.s3)  # once per batch, because credentials may expire
         by_stream: dict[int, list[Slice]] = {}
         for piece in slices:
             by_stream.setdefault(piece.stream, []).append(piece)
-        return [task for stream, pieces in by_stream.items() for task in self._tables[stream].land_tasks(pieces, s3)]
+        return [task for stream, pieces in by_stream.items() for task in self.tables[stream].land_tasks(pieces, s3)]
 
     def _placed(self, failure: UnreadableLine) -> DataError:
         """Return the failure as a DataError that gives the line's position in the input."""
-        offset = self._spool.input_offset(failure.catalog_index, failure.record)
-        name = self._tables[failure.catalog_index].stream.id
+        offset = self.spool.input_offset(failure.catalog_index, failure.record)
+        name = self.tables[failure.catalog_index].stream.id
         return DataError(
             f"Stream {name}: the RECORD line at byte {offset} of the input cannot be read as a record of this stream. Nothing after the "
             "last acknowledged STATE was kept; report this to the source connector's maintainers and run the sync again.",
@@ -140,8 +133,7 @@ class Pipeline:
         )
 
     def _log(self, results: Mapping[int, CommitResult], seconds: float) -> None:
-        """Log what a commit has made durable."""
-        tables = [(self._tables[stream], result) for stream, result in results.items()]
-        committed = [(table.stream.id, result, f"s3://{self._s3.bucket}/{table.layout.root}") for table, result in tables]
+        tables = [(self.tables[stream], result) for stream, result in results.items()]
+        committed = [(table.stream.id, result, f"s3://{self.s3.bucket}/{table.layout.root}") for table, result in tables]
         for line in commit_lines(committed, seconds):
             logger.info("%s", line)

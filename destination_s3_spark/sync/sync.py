@@ -20,7 +20,8 @@ from destination_s3_spark.engine.engine import Engine
 from destination_s3_spark.engine.local_workers import LocalWorkers
 from destination_s3_spark.errors import ConfigError, TransientError
 from destination_s3_spark.protocol.catalog import Catalog
-from destination_s3_spark.protocol.messages import Event, Idle, Records, State, Status, StreamStatus
+from destination_s3_spark.protocol.messages import Event, Idle, Records, Status, StreamStatus
+from destination_s3_spark.protocol.state import StateMessage
 from destination_s3_spark.storage.object_store import doubtful_uploads
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.sync.batches import Backlog, Due, Limits, cut_ends, due, slice_bytes, slice_count
@@ -92,7 +93,7 @@ class Sync:
                 self.workers.start()
                 self.spool.append(event)
                 self.phases.silent_since = None
-            case State(message):
+            case StateMessage() as message:
                 covered = message.covered(self.tables)
                 ends = {stream: self.spool.end(stream) for stream in covered}
                 records = {stream: self.spool.records(stream) for stream in covered}
@@ -143,7 +144,7 @@ class Sync:
         if unfinished:
             raise self._unfinished_error(unfinished)
         with self.phases.during(Phase.PUBLISHING):
-            self._delete_expired()
+            list(self.pool.map(delete_expired, self.open_tables))  # of what this sync has opened, all that the user no longer wants
             self._close()
         if self._held_back:
             raise self._held_back_error()
@@ -158,10 +159,6 @@ class Sync:
         if updates:
             with self.phases.during(phase, [stream for stream, _ in updates]):
                 self.updates.run(updates)
-
-    def _delete_expired(self) -> None:
-        """Delete what the user does not want to keep any longer, of the tables that this sync has opened."""
-        list(self.pool.map(delete_expired, self.open_tables))
 
     def _due(self, completions: Mapping[int, Completion]) -> list[tuple[StreamId, Update]]:
         """Open the tables that may be due for an update, and return the due updates with their streams.
@@ -235,9 +232,12 @@ class Sync:
 
     def _slices(self, ends: Mapping[int, int]) -> tuple[Slice, ...]:
         """Open the tables, rewrite the outdated ones, and cut their streams up to these ends."""
-        opened = self._opened(ends)
-        self._rewrite_outdated(opened)
-        return self._cut_streams(ends)
+        outdated = [(table.stream.id, rewrite_of(table, self.resources())) for table in self._opened(ends) if table.outdated]
+        self._update(Phase.REWRITING, outdated)
+        if outdated:
+            self.engine.release()
+        target = slice_bytes([end - self._cut.get(stream, 0) for stream, end in ends.items()], self.workers.cores) if ends else 0
+        return tuple(piece for stream, end in ends.items() for piece in self._cut_stream(stream, end, target))
 
     def _opened(self, streams: Iterable[int]) -> list[OpenTable]:
         closed = self.open_tables.closed(streams)
@@ -257,18 +257,8 @@ class Sync:
         updates = [(table.stream.id, update) for table in earlier if (update := merge_of(table.open(), resources)) is not None]
         self._update(Phase.REWRITING, updates)
 
-    def _rewrite_outdated(self, opened: Iterable[OpenTable]) -> None:
-        outdated = [(table.stream.id, rewrite_of(table, self.resources())) for table in opened if table.outdated]
-        self._update(Phase.REWRITING, outdated)
-        if outdated:
-            self.engine.release()
-
-    def _cut_streams(self, ends: Mapping[int, int]) -> tuple[Slice, ...]:
-        """Cut the streams of open tables. A stream is cut at every checkpoint while its table watches for replays."""
-        target = slice_bytes([end - self._cut.get(stream, 0) for stream, end in ends.items()], self.workers.cores) if ends else 0
-        return tuple(piece for stream, end in ends.items() for piece in self._cut_stream(stream, end, target))
-
     def _cut_stream(self, stream: int, end: int, slice_target: int) -> list[Slice]:
+        """Cut the stream of an open table, at every checkpoint while the table watches for replays."""
         boundaries = [b for b in self.checkpoints.boundaries(stream) if self._cut.get(stream, 0) < b <= end]
         stops = sorted({*boundaries, end}) if self.tables[stream].writer.guarding else [end]
         cut: list[Slice] = []

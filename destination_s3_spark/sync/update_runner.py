@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -44,35 +44,30 @@ class _Running:
             self.work, self.error = None, error
 
 
+@dataclass(slots=True)
 class UpdateRunner:
     """The runner of table updates. `progress` receives the completed and the total number of task groups of the running job.
 
     `limit_s`: the time that there is, at half of which a warning comes; infinite for a command.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        pool: Executor,
-        clock: Callable[[], float] = time.monotonic,
-        progress: Progress = lambda _done, _total: None,
-        limit_s: float = LIMIT_S,
-    ) -> None:
-        self._engine = engine
-        self._pool = pool
-        self._clock = clock
-        self._report = progress
-        self._limit_s = limit_s
+    engine: Engine
+    pool: Executor
+    clock: Callable[[], float] = time.monotonic
+    progress: Progress = lambda _done, _total: None
+    limit_s: float = LIMIT_S
+    _began: float = field(default=0.0, init=False)
+    _warned: bool = field(default=False, init=False)
 
     def run(self, updates: Sequence[tuple[StreamId, Update]]) -> None:
         """Run every update to its end, each given with its stream. Raises the first error, after all updates have ended."""
-        self._began = self._clock()
+        self._began = self.clock()
         self._warned = False
         running = [_Running(stream, update) for stream, update in updates]
-        list(self._pool.map(lambda one: one.go_on(partial(next, one.update)), running))
+        list(self.pool.map(lambda one: one.go_on(partial(next, one.update)), running))
         while working := [one for one in running if one.work is not None]:
             self._compute(working)
-        for line in update_lines([(one.stream, one.result) for one in running if one.result is not None], self._clock() - self._began):
+        for line in update_lines([(one.stream, one.result) for one in running if one.result is not None], self.clock() - self._began):
             logger.info("%s", line)
         for one in running:
             if one.error is not None:
@@ -92,7 +87,7 @@ class UpdateRunner:
                 # The failed task's table is unknown, and one table that cannot be merged must not hold up the others.
                 results = [self._alone(one, error if len(together) == 1 else None) for one in together]
             going_on = [(one, result) for one, result in zip(together, results, strict=True) if result is not None]
-            list(self._pool.map(lambda pair: pair[0].go_on(partial(pair[0].update.send, pair[1])), going_on))
+            list(self.pool.map(lambda pair: pair[0].go_on(partial(pair[0].update.send, pair[1])), going_on))
 
     def _alone(self, one: _Running, known: SyncError | None) -> list[Any] | None:
         try:
@@ -106,17 +101,17 @@ class UpdateRunner:
     def _job(self, together: Sequence[_Running]) -> list[list[Any]]:
         """Run the work of these updates, all of one kind, in one Spark job. Return each update's results in the order of its tasks."""
         tasks = [(owner, number, task) for owner, one in enumerate(together) for number, task in enumerate(_work(one).tasks)]
-        groups = grouped(tasks, lambda item: _work(together[item[0]]).size(item[2]), self._engine.cores)
+        groups = grouped(tasks, lambda item: _work(together[item[0]]).size(item[2]), self.engine.cores)
         function = _work(together[0]).function
-        self._report(0, len(groups))
-        done = self._engine.run(function, [[task for _, _, task in group] for group in groups], self._progress)
+        self.progress(0, len(groups))
+        done = self.engine.run(function, [[task for _, _, task in group] for group in groups], self._progress)
         found = {(owner, number): result for group, results in zip(groups, done, strict=True)
                  for (owner, number, _), result in zip(group, results, strict=True)}  # fmt: skip
         return [[found[owner, number] for number in range(len(_work(one).tasks))] for owner, one in enumerate(together)]
 
     def _progress(self, groups_done: int, groups: int) -> None:
-        self._report(groups_done, groups)
-        if self._clock() - self._began > self._limit_s / 2 and not self._warned:
+        self.progress(groups_done, groups)
+        if self.clock() - self._began > self.limit_s / 2 and not self._warned:
             self._warned = True
             logger.warning(
                 "Half of the 2 hours that Airbyte allows a destination after the end of the input are over. If Airbyte stops this "

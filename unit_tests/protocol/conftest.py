@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
-from destination_s3_spark.protocol.messages import Event, Idle, Records, State, StreamStatus
+from destination_s3_spark.protocol.messages import Event, Idle, Records, StreamStatus
+from destination_s3_spark.protocol.state import StateMessage
 from destination_s3_spark.stream_id import StreamId
 
 Story = list[tuple[object, ...]]
@@ -37,9 +38,9 @@ def story() -> Callable[[Iterable[Event]], Story]:
         for event in events:
             if isinstance(event, Records):
                 records += _placed(event)
-            elif isinstance(event, State | StreamStatus):
+            elif isinstance(event, StateMessage | StreamStatus):
                 told += sorted(records, key=lambda record: record[2])  # type: ignore[arg-type,return-value]
-                told.append(("state", event.message.echo(0)) if isinstance(event, State) else ("status", event.stream, event.status))
+                told.append(("state", event.echo(0)) if isinstance(event, StateMessage) else ("status", event.stream, event.status))
                 records = []
             else:
                 assert isinstance(event, Idle)

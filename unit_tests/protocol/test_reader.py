@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from destination_s3_spark.errors import DataError
-from destination_s3_spark.protocol.messages import Idle, Records, State, Status, StreamStatus
+from destination_s3_spark.protocol.messages import Idle, Records, Status, StreamStatus
 from destination_s3_spark.protocol.reader import ProtocolReader
 from destination_s3_spark.protocol.routing import PREFIXES_PER_STREAM
+from destination_s3_spark.protocol.state import StateMessage
 from destination_s3_spark.stream_id import StreamId
 from unit_tests.examples import examples
 from unit_tests.protocol.source_lines import MARKER, CatalogOf, Tell, error_of, in_blocks, lines, record, state, status
@@ -241,14 +242,14 @@ def test_the_last_line_needs_no_newline(catalog_of: CatalogOf, story: Tell) -> N
     reader = ProtocolReader(catalog_of("users"))
     assert story(reader.events([lines(record()) + record()])) == [(0, record() + b"\n", 0), (0, record() + b"\n", len(record()) + 1)]
     assert reader.counts.bytes == 2 * len(record()) + 1
-    assert [event.message.kind.value for event in ProtocolReader(catalog_of("users")).events([state(1)]) if isinstance(event, State)] == [
+    assert [event.kind.value for event in ProtocolReader(catalog_of("users")).events([state(1)]) if isinstance(event, StateMessage)] == [
         "STREAM"
     ]
 
 
 def test_a_state_comes_back_without_the_blanks_around_it(catalog_of: CatalogOf) -> None:
     events = ProtocolReader(catalog_of("users")).events([b"\t" + state(1) + b" \r\n", state(1)])
-    first, second = [event.message for event in events if isinstance(event, State)]
+    first, second = [event for event in events if isinstance(event, StateMessage)]
     assert first == second
 
 
