@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from pydantic import SecretStr
-
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.settings import AccessKey, Checksums, Encryption, S3Settings
@@ -13,12 +11,12 @@ from destination_s3_spark.storage.settings import AccessKey, Checksums, Encrypti
 
 def s3_settings(config: Config) -> S3Settings:
     """Return the settings of the bucket and its connection."""
-    s3 = config.s3
+    s3, key_id, secret = config.s3, config.access_key_id, config.secret_access_key
     return S3Settings(
         bucket=config.s3_bucket_name,
         region=config.s3_bucket_region,
         endpoint=config.s3_endpoint,
-        credentials=_access_key(config.access_key_id, config.secret_access_key),
+        credentials=None if key_id is None or secret is None else AccessKey(key_id.get_secret_value(), secret.get_secret_value()),
         role_arn=config.role_arn,
         sse=Encryption(s3.sse) if s3.sse else Encryption.NONE,
         kms_key_id=s3.kms_key_id,
@@ -32,9 +30,3 @@ def s3_settings(config: Config) -> S3Settings:
 def path_template(config: Config, started_at: datetime, sync_id: int) -> PathTemplate:
     """Return the template for the keys of a sync that starts at this time."""
     return PathTemplate(config.s3_bucket_path, config.s3_path_format, config.file_name_pattern, started_at, sync_id)
-
-
-def _access_key(key_id: SecretStr | None, secret: SecretStr | None) -> AccessKey | None:
-    if key_id is None or secret is None:
-        return None
-    return AccessKey(key_id.get_secret_value(), secret.get_secret_value())

@@ -6,12 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from destination_s3_spark.errors import ConfigError
-from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.storage.s3 import DELETE_BATCH, S3Store
 from destination_s3_spark.wording import counted
-
-_BATCH = 1_000
-"""Versions per DeleteObjects, S3's limit."""
-
 
 Version: TypeAlias = tuple[str, str]
 """The key and the id of a version of an object."""
@@ -57,4 +53,4 @@ def delete_versions(store: S3Store, old: OldVersions) -> None:
 
 
 def _batches(versions: Sequence[Version]) -> Iterator[Sequence[Version]]:
-    return (versions[start : start + _BATCH] for start in range(0, len(versions), _BATCH))
+    return (versions[start : start + DELETE_BATCH] for start in range(0, len(versions), DELETE_BATCH))

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
     from mypy_boto3_s3.type_defs import CompletedPartTypeDef, PutObjectOutputTypeDef
 
-_DELETE_BATCH = 1000
+DELETE_BATCH = 1000
 """Keys per DeleteObjects, S3's limit."""
 
 _WAITS_S = (0.05, 0.1, 0.2, 0.4, 0.8)
@@ -168,10 +168,12 @@ class S3Store(ObjectStore):
         With `single_writer` this is HEAD and then PUT. It silently overwrites a second writer in between, so it is no fence.
         """
         try:
-            if self.settings.single_writer:
-                self._create_unfenced(key, body)
-            else:
+            if not self.settings.single_writer:
                 self._create_if_none(key, body)
+            elif self.head(key) is None:
+                self.client.put_object(Bucket=self._bucket, Key=key, Body=body)
+            else:
+                raise ObjectExists(key)
         except (BotoCoreError, ClientError) as error:
             if no_answer(error):
                 raise OutcomeUnknown(f"Creating {self._url(key)}: {type(error).__name__}") from error
@@ -185,15 +187,10 @@ class S3Store(ObjectStore):
                 raise
             raise ObjectExists(key) from error
 
-    def _create_unfenced(self, key: str, body: bytes) -> None:
-        if self.head(key) is not None:
-            raise ObjectExists(key)
-        self.client.put_object(Bucket=self._bucket, Key=key, Body=body)
-
     def delete(self, keys: Sequence[str]) -> None:
         """Delete the objects. One that is already gone is fine. Raises TransientError naming the first that could not be deleted."""
-        for start in range(0, len(keys), _DELETE_BATCH):
-            self._delete_batch(keys[start : start + _DELETE_BATCH])
+        for start in range(0, len(keys), DELETE_BATCH):
+            self._delete_batch(keys[start : start + DELETE_BATCH])
 
     def _delete_batch(self, keys: Sequence[str]) -> None:
         doing = f"Deleting {counted(len(keys), 'object')} from bucket '{self._bucket}'"
