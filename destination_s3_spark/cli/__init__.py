@@ -75,12 +75,10 @@ class FilteredText(io.TextIOBase):
 
     @property
     def buffer(self) -> BinaryIO:
-        """The bytes below the unfiltered stream."""
         return self.unfiltered.buffer
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
-        """The encoding of the unfiltered stream."""
         return self.unfiltered.encoding
 
     def write(self, text: str) -> int:
@@ -89,15 +87,12 @@ class FilteredText(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        """Flush the unfiltered stream."""
         self.unfiltered.flush()
 
     def isatty(self) -> bool:
-        """Return whether the unfiltered stream is a terminal."""
         return self.unfiltered.isatty()
 
     def fileno(self) -> int:
-        """Return the file descriptor of the unfiltered stream."""
         return self.unfiltered.fileno()
 
     def writable(self) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from destination_s3_spark.change_log.manifest import GroupName, Manifest
+from destination_s3_spark.change_log.manifest import GroupName
 from destination_s3_spark.change_log.reading import ChangeLogFolder, Interval
 from destination_s3_spark.cli.configuration import read_config
 from destination_s3_spark.cli.terminal import Progress
@@ -66,7 +66,9 @@ def key_filter(text: str) -> Mapping[str, Any]:
 
 
 def _records(log: ChangeLogFolder, groups: Sequence[GroupName], key: Mapping[str, Any], interval: Interval) -> Iterator[dict[str, Any]]:
-    _require_key_columns(log.manifest(groups[-1]), key)
+    known = log.manifest(groups[-1]).primary_key
+    if unknown := key.keys() - set(known):
+        raise ConfigError(f"--key names {', '.join(sorted(unknown))}, but the primary key is {', '.join(known)}.")
     for group in groups:
         for record in log.records(log.manifest(group), interval):
             if all(_is(record["key"][name], value) for name, value in key.items()):
@@ -76,11 +78,6 @@ def _records(log: ChangeLogFolder, groups: Sequence[GroupName], key: Mapping[str
 def _is(found: object, wanted: object) -> bool:
     """Tell whether a key column has the wanted value. A double is compared with the double nearest to the wanted number."""
     return found == (float(wanted) if isinstance(found, float) and isinstance(wanted, Decimal) else wanted)
-
-
-def _require_key_columns(manifest: Manifest, key: Mapping[str, Any]) -> None:
-    if unknown := key.keys() - set(manifest.primary_key):
-        raise ConfigError(f"--key names {', '.join(sorted(unknown))}, but the primary key is {', '.join(manifest.primary_key)}.")
 
 
 def _no_log(store: ObjectStore, changes: str, stream: StreamId, bucket: str) -> str:

@@ -214,7 +214,6 @@ class Progress:
         self._watcher.join()
 
     def advance(self) -> None:
-        """Count one more as done."""
         with self._counting:
             self._done += 1
 

@@ -95,12 +95,10 @@ COMMITS = (
 
 
 def summaries(rows: Sequence[TableSummary], place: str) -> Rows:
-    """Show tables in one line each."""
     return Rows(rows, SUMMARIES, f"No tables under {place}.")
 
 
 def totals(rows: Sequence[FileTotals]) -> Rows:
-    """Show the totals of files."""
     return Rows(rows, TOTALS, "No files.")
 
 
@@ -115,12 +113,10 @@ def columns(rows: Sequence[InspectedColumn]) -> Rows:
 
 
 def schemas(rows: Sequence[RecordedChange]) -> Rows:
-    """Show the schema history."""
     return Rows(rows, SCHEMAS, "No schema yet.")
 
 
 def syncs(rows: Sequence[RecordedSync]) -> Rows:
-    """Show sessions."""
     return Rows(rows, SYNCS, "No sync yet.")
 
 
@@ -129,7 +125,6 @@ def values(rows: Sequence[ChangedValue]) -> Rows:
 
 
 def commits(rows: Sequence[Commit]) -> Rows:
-    """Show blocks."""
     return Rows(rows, COMMITS, "No blocks.")
 
 

@@ -104,6 +104,8 @@ def _commit(block: Block, voided: bool, table_rows: int, table_bytes: int) -> Co
     event = block.event
     data = event if isinstance(event, AddData | MergeData | ReplaceData) else None
     added = event if isinstance(event, AddData) else None
+    files = () if data is None else data.files
+    removed = event.files_removed if isinstance(event, MergeData | ReplaceData) else ()
     sync = event.sync_id if isinstance(event, Seed | OpenEpoch | AddData | MergeData | ReplaceData) else None
     return Commit(
         block.sequence_number,
@@ -112,9 +114,9 @@ def _commit(block: Block, voided: bool, table_rows: int, table_bytes: int) -> Co
         block.epoch,
         sync or None,
         0 if data is None else rows_of(data),
-        0 if data is None else len(data.files),
-        0 if data is None or data is added else len(data.files_removed),  # type: ignore[union-attr]
-        0 if data is None else sum(file.bytes for file in data.files),
+        len(files),
+        len(removed),
+        sum(file.bytes for file in files),
         0 if added is None else len(added.checkpoints),
         0 if added is None else added.values_changed,
         table_rows,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from math import floor, log10
 from typing import TypeVar
 
 Y_TICKS = 4
@@ -88,11 +89,7 @@ def _round_step(rough: float) -> float:
     """Return the next round number that is not smaller."""
     if rough <= 0:
         return 1
-    power = 1.0
-    while power > rough:
-        power /= 10
-    while power * 10 <= rough:
-        power *= 10
+    power = 10.0 ** floor(log10(rough))
     return next((factor * power for factor in _ROUND if factor * power >= rough * (1 - 1e-9)), 10 * power)
 
 
