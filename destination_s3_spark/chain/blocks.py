@@ -111,16 +111,16 @@ def encode(block: Block) -> bytes:
     if isinstance(event, SetDataSchema):
         event = {**event.schema, "kind": "SetDataSchema"}
     return canonical(
-        {
-            "format": BLOCK_FORMAT,
-            "sequenceNumber": block.sequence_number,
-            "prevBlockHash": block.prev_block_hash,
-            "systemTime": block.system_time,
-            "epoch": block.epoch,
-            "nonce": block.nonce,
-            "settled": block.settled,
-            "event": event,
-        }
+        _Envelope(
+            BLOCK_FORMAT,
+            block.sequence_number,
+            block.prev_block_hash,
+            block.system_time,
+            block.epoch,
+            block.nonce,
+            block.settled,
+            msgspec.Raw(canonical(event)),
+        )
     )
 
 

@@ -12,11 +12,12 @@ from __future__ import annotations
 import hashlib
 import re
 from enum import Enum
+from operator import add
 from typing import Annotated, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.formats.file_statistics import FileStatistics, KeyRange, WrittenFile, unbounded_columns
@@ -158,15 +159,10 @@ class OperationCount(msgspec.Struct, frozen=True, rename="camel"):
     @property
     def total(self) -> int:
         """The sequence number of the last event counted."""
-        return self.insert_count + self.update_count + self.delete_count + self.replace_count
+        return sum(astuple(self))
 
     def __add__(self, other: OperationCount) -> OperationCount:
-        return OperationCount(
-            self.insert_count + other.insert_count,
-            self.update_count + other.update_count,
-            self.delete_count + other.delete_count,
-            self.replace_count + other.replace_count,
-        )
+        return OperationCount(*map(add, astuple(self), astuple(other)))
 
 
 class HistoryMark(msgspec.Struct, frozen=True, rename="camel"):

@@ -116,17 +116,12 @@ class LiveFilesFold:
 def _compacted(live: LiveFiles, event: MergeData) -> LiveFiles:
     """Return the files after a compaction. Each new file stands where the first of its rows were, so rows keep their order."""
     removed = {file.key for file in event.files_removed}
-    parts = [file for file in live.files if file.key in removed]
+    newest = max((file.landed_on for file in live.files if file.key in removed and file.landed_on is not None), default=None)
     made: dict[tuple[FileKind, int | None], list[FileEntry]] = {}
     for file in event.files:
-        made.setdefault((file.kind, file.offset), []).append(_dated(file.visible(), _newest(parts)))
+        made.setdefault((file.kind, file.offset), []).append(_dated(file.visible(), newest))
     places = (made.pop((file.kind, file.offset), []) if file.key in removed else [file] for file in live.files)
     return replace(live, files=tuple(file for place in places for file in place))
-
-
-def _newest(parts: Iterable[FileEntry]) -> int | None:
-    """Return the last of the days of these files."""
-    return max((file.landed_on for file in parts if file.landed_on is not None), default=None)
 
 
 def day(time: datetime) -> int:

@@ -107,15 +107,15 @@ def open_table(
         if settlement is not None:
             # Which generation is pending depends on the table's contents, which are known only now. The block also records the settlement.
             chain.append(_opening_event(chain, table, session))
-        uploads = scratch = 0
+        uploads, scratch = 0, list[str]()
         if not clean or session.disposition is WriteDisposition.MAINTAIN:
             uploads = orphans.abort(chain.territory, chain.head.epoch)
-            scratch = _delete_scratch(store, table, chain.head)
+            store.delete(scratch := dead_scratch(store, table, chain.head, chain.head.epoch))
         take_snapshot_when_due(chain)
     except BlockTaken as taken:
         raise fenced(table.stream, taken.block) from None
     precedence.opened(chain)
-    return Leftovers(clean, settlement, uploads, scratch)
+    return Leftovers(clean, settlement, uploads, len(scratch))
 
 
 def recover(chain: Chain, store: ObjectStore, publish: Publish) -> Settlement | None:
@@ -169,17 +169,12 @@ def dead_scratch(store: ObjectStore, table: Table, state: TableState, before_epo
     return dead
 
 
-def _delete_scratch(store: ObjectStore, table: Table, state: TableState) -> int:
-    keys = dead_scratch(store, table, state, state.epoch)
-    store.delete(keys)
-    return len(keys)
-
-
 def take_snapshot_when_due(chain: Chain) -> None:
     """Append a Snapshot if at least SNAPSHOT_EVERY blocks follow the last one, and more for a table of many files."""
-    if chain.head.blocks_since_snapshot >= max(SNAPSHOT_EVERY, chain.head.file_count // FILES_PER_BLOCK):
+    head = chain.head
+    if head.sequence_number - (head.snapshot or 0) >= max(SNAPSHOT_EVERY, head.file_count // FILES_PER_BLOCK):
         live = chain.live_files()
-        chain.append(Snapshot(chain.head, live.adopted, live.files, live.dropped))
+        chain.append(Snapshot(head, live.adopted, live.files, live.dropped))
 
 
 def fenced(stream: StreamId, block: Block) -> Fenced:

@@ -246,11 +246,6 @@ class TableState(Struct, frozen=True, rename="camel"):
         """The `schemaId` of the last SetDataSchema."""
         return None if self.schema is None else int(self.schema["schemaId"])
 
-    @property
-    def blocks_since_snapshot(self) -> int:
-        """Number of blocks that a reader without a hint must fold."""
-        return self.sequence_number - (self.snapshot or 0)
-
 
 class ReplayGuard:
     """In-order comparison of a table's incoming checkpoints with the committed ones. The first mismatch ends the comparison.

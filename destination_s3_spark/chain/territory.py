@@ -35,18 +35,6 @@ _STEPS = frozenset({".", ".."})
 """Path segments that a client may resolve, so that the object is another one than the key says."""
 
 
-def _adopt_nothing() -> Sequence[str]:
-    return ()
-
-
-def _no_other_root(root: str) -> str | None:
-    return f"its final root is '{root}'"
-
-
-def _no_pattern(root: str) -> re.Pattern[str] | None:  # noqa: ARG001
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class Table:
     """The location of a table.
@@ -61,11 +49,11 @@ class Table:
     table_id: str
     folder: str
     final_root: str
-    adopt: Callable[[], Sequence[str]] = _adopt_nothing
+    adopt: Callable[[], Sequence[str]] = tuple
     changes: str | None = None
     history: str | None = None
-    root_flaw: Callable[[str], str | None] = _no_other_root
-    pattern: Callable[[str], re.Pattern[str] | None] = _no_pattern
+    root_flaw: Callable[[str], str | None] = lambda root: f"its final root is '{root}'"
+    pattern: Callable[[str], re.Pattern[str] | None] = lambda _root: None
 
     @property
     def chain_prefix(self) -> str:

@@ -145,7 +145,8 @@ class DeltaLog:
         The checkpoint's own commit stays, because Spark needs it. The versions that stay have no gaps.
         """
         listed = self._listed()
-        old = [version for version in listed.checkpoints if _is_old(listed.commits.get(version), now)]
+        times = {version: info.modified for version, info in listed.commits.items() if info.modified is not None}
+        old = [version for version in listed.checkpoints if version in times and times[version] < now - KEPT]
         if not old:
             return
         covered = {*listed.commits, *listed.checkpoints} & set(range(max(old)))
@@ -214,7 +215,3 @@ def _folded(version: int, commit: str, checkpoint: int | None, start: DeltaSnaps
     except MalformedCommit as error:
         raise UnreadableLog(f"a commit cannot be read ({error})") from None
     return DeltaState(version, commit, checkpoint, protocol, metadata, transactions, adds)
-
-
-def _is_old(info: ObjectInfo | None, now: datetime) -> bool:
-    return info is not None and info.modified is not None and info.modified < now - KEPT

@@ -126,7 +126,7 @@ class Kubernetes(Manager):
             Trial("Kubernetes options", self._require_options),
             Trial("Kubernetes API server", self._reach),
             Trial("Kubernetes account", self._require_rights),
-            Trial("executor's pod", self._try_pod),
+            Trial("executor's pod", lambda: self.api.try_pod(self._pod_to_try())),
         )
 
     def _reach(self) -> None:
@@ -134,9 +134,6 @@ class Kubernetes(Manager):
 
     def _require_rights(self) -> None:
         self.api.require_rights()
-
-    def _try_pod(self) -> None:
-        self.api.try_pod(self._pod_to_try())
 
     def _require_options(self) -> None:
         _ = self._image, self.api.namespace

@@ -118,14 +118,9 @@ def read_footer(tail: bytes, size: int) -> Footer:
         fields, _ = _read_struct(tail[len(tail) - taken : -8], 0)
     except (ValueError, IndexError, RecursionError, MemoryError, OverflowError):
         raise DamagedFooter("it cannot be decoded") from None
-    if _kinds(fields) != _KINDS:
+    if tuple(fields[number].type for number in (_SCHEMA, _ROWS, _ROW_GROUPS) if number in fields) != _KINDS:
         raise DamagedFooter("it lacks what a footer has")
     return Footer(fields, size - taken)
-
-
-def _kinds(fields: _Fields) -> tuple[int, ...]:
-    """Return the types of the fields that every footer has."""
-    return tuple(fields[number].type for number in (_SCHEMA, _ROWS, _ROW_GROUPS) if number in fields)
 
 
 def joinable(footers: Sequence[Footer]) -> bool:

@@ -35,11 +35,6 @@ class StoredText:
     booleans: frozenset[str] = frozenset()
 
     @property
-    def is_csv(self) -> bool:
-        """Whether the file is CSV. Else it is JSON Lines."""
-        return CsvOptions.stem in self.key.rpartition("/")[2]
-
-    @property
     def compression(self) -> Compression:
         """The compression of the file."""
         return Compression.GZIP if self.key.endswith(Compression.GZIP.value) else Compression.NONE
@@ -49,7 +44,7 @@ class StoredText:
         content = pa.BufferedInputStream(pa.PythonFile(file, mode="r"), _READ_BYTES)
         stream = content if self.compression is Compression.NONE else pa.CompressedInputStream(content, "gzip")
         lines = _lines(stream)
-        if self.is_csv:
+        if CsvOptions.stem in self.key.rpartition("/")[2]:
             yield from self._csv(lines)
         else:
             yield from ((line, _record_of_line(line)) for line in lines)

@@ -48,11 +48,6 @@ class Action(Enum):
     TRUNCATE = "truncate"
     """The first characters of the value's text."""
 
-    @property
-    def makes_text(self) -> bool:
-        """Whether the column becomes a string, whatever it was declared to be."""
-        return self in {Action.HASH, Action.TRUNCATE}
-
 
 @dataclass(frozen=True, slots=True)
 class ColumnRule:
@@ -156,7 +151,7 @@ class Treatment:
             return replace(sent, type=self._type(sent.type, path))
         if rule.action is Action.DROP:
             return None
-        return replace(sent, type=Scalar.STRING) if rule.action.makes_text else sent
+        return replace(sent, type=Scalar.STRING) if rule.action in {Action.HASH, Action.TRUNCATE} else sent
 
     def _type(self, of: AirbyteType, path: KeyPath) -> AirbyteType:
         match of:
@@ -215,7 +210,7 @@ class ColumnRules:
                 around |= {path[:length] for length in range(1, len(path) + 1)}
         for path in sorted(around):
             _require_containers(stream, path, places[path])
-        closed = {(), *(path for path, of in places.items() if _has_members(of))} if self.declared_only else ()
+        closed = {(), *(path for path, of in places.items() if _members(of) and not _is_open(of))} if self.declared_only else ()
         return Treatment(rules, self.secret, frozenset(around), frozenset(places), frozenset(closed), columns)
 
     def require_matches(self, declared: Mapping[StreamId, StreamFields]) -> None:
@@ -257,11 +252,6 @@ def _members(of: AirbyteType) -> tuple[Field, ...]:
             return tuple(member for option in options for member in _members(option))
         case Scalar() | Decimal() | SchemalessObject() | SchemalessArray():
             return ()
-
-
-def _has_members(of: AirbyteType) -> bool:
-    """Tell whether the members of the objects at a place are all declared."""
-    return bool(_members(of)) and not _is_open(of)
 
 
 def _is_open(of: AirbyteType) -> bool:

@@ -79,7 +79,8 @@ def merge_options(options: Sequence[Draft], path: tuple[str, ...], conflicts: Un
     Raises MisfitError for a conflict if `conflicts` is FAIL.
     """
     merged: list[Draft] = []
-    for option in _flat(options):
+    flat = [inner for option in options for inner in (option.options if isinstance(option, DraftUnion) else (option,))]
+    for option in flat:
         if option is None or option in merged:
             continue
         twin = next((index for index, other in enumerate(merged) if _name(other) == _name(option)), None)
@@ -90,10 +91,6 @@ def merge_options(options: Sequence[Draft], path: tuple[str, ...], conflicts: Un
     if len(merged) > 1:
         return DraftUnion(tuple(merged))
     return merged[0] if merged else None
-
-
-def _flat(options: Sequence[Draft]) -> list[Draft]:
-    return [inner for option in options for inner in (option.options if isinstance(option, DraftUnion) else (option,))]
 
 
 def _merge_twins(left: Draft, right: Draft, path: tuple[str, ...], conflicts: UnionConflicts) -> Draft:

@@ -76,10 +76,7 @@ def assign_names(sources: Iterable[str], taken: Collection[str], level: NameLeve
             names[source] = name
             used.add(name.casefold())
     for source in clashing:
-        names[source] = _suffixed(safe_name(source), used)
+        candidates = (f"{safe_name(source)}_{number}" for number in count(1))
+        names[source] = next(name for name in candidates if name.casefold() not in used)
         used.add(names[source].casefold())
     return names
-
-
-def _suffixed(name: str, used: set[str]) -> str:
-    return next(candidate for candidate in (f"{name}_{number}" for number in count(1)) if candidate.casefold() not in used)

@@ -122,11 +122,6 @@ def _change_to_json(change: Change) -> dict[str, Any]:
     types = {"old": change.old, "new": change.new}
     return {
         "kind": change.kind.value,
-        "path": _pointer(change.path),
+        "path": "".join("/" + key.replace("~", "~0").replace("/", "~1") for key in change.path),  # a JSON pointer (RFC 6901)
         **{side: type_to_json(type_) for side, type_ in types.items() if type_ is not None},
     }
-
-
-def _pointer(path: Sequence[str]) -> str:
-    """Return the JSON pointer (RFC 6901) for the keys."""
-    return "".join("/" + key.replace("~", "~0").replace("/", "~1") for key in path)

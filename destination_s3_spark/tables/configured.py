@@ -12,7 +12,7 @@ from destination_s3_spark.change_log.options import ChangeLogFormat, ChangeLogOp
 from destination_s3_spark.config.config import MIB, Config
 from destination_s3_spark.config.format_options import ParquetFormat
 from destination_s3_spark.config.settings_model import unknown_options
-from destination_s3_spark.config.table_options import HistoryOf, MergeWhen, PartitionBy
+from destination_s3_spark.config.table_options import MergeWhen, PartitionBy
 from destination_s3_spark.formats.file_format import FileOptions
 from destination_s3_spark.formats.parquet import Dictionary, ParquetCodec, ParquetOptions
 from destination_s3_spark.formats.registry import file_options
@@ -80,13 +80,9 @@ def rules(config: Config) -> Rules:
         tables.unproven_replacement,
         tuple(map(_partition_rule, tables.partition_by)),
         tuple(map(_merge_rule, tables.merge)),
-        tuple(map(_history_rule, tables.history)),
+        tuple(HistoryRule(of.stream, None if of.columns is None else frozenset(of.columns)) for of in tables.history),
         tables.history_retention_days,
     )
-
-
-def _history_rule(chosen: HistoryOf) -> HistoryRule:
-    return HistoryRule(chosen.stream, None if chosen.columns is None else frozenset(chosen.columns))
 
 
 def _merge_rule(chosen: MergeWhen) -> MergeRule:

@@ -31,19 +31,20 @@ def delete_expired_raw(writer: TableWriter, days: int) -> None:
     They leave with a block of the chain, like files that a merge replaces, so a crash at any point leaves nothing half done. Ages count in
     whole days of UTC, so an hourly sync writes such a block once a day.
     """
-    state, live = writer.open(), writer.live_files()
-    expired = expired_raw(live, day(state.system_time) - days)
-    if expired:
-        writer.merge((), (*expired, *live.dropped), None, state.contents.operation_count, state.contents.history)
+    until_day = day(writer.open().system_time) - days
+    _delete(writer, expired_raw(writer.live_files(), until_day))
 
 
 def delete_expired_versions(writer: TableWriter, days: int) -> None:
     """Delete the files of ended versions of an open table that were written more than this number of days ago, as raw files are."""
-    state, live = writer.open(), writer.live_files()
-    until_day = day(state.system_time) - days
-    expired = [file for file in live.of(FileKind.CLOSED) if file.landed_on is not None and file.landed_on < until_day]
+    until_day = day(writer.open().system_time) - days
+    _delete(writer, [file for file in writer.live_files().of(FileKind.CLOSED) if file.landed_on is not None and file.landed_on < until_day])
+
+
+def _delete(writer: TableWriter, expired: Sequence[FileEntry]) -> None:
+    contents = writer.open().contents
     if expired:
-        writer.merge((), (*expired, *live.dropped), None, state.contents.operation_count, state.contents.history)
+        writer.merge((), (*expired, *writer.live_files().dropped), None, contents.operation_count, contents.history)
 
 
 def expired_raw(live: LiveFiles, until_day: int) -> tuple[FileEntry, ...]:
@@ -54,11 +55,8 @@ def expired_raw(live: LiveFiles, until_day: int) -> tuple[FileEntry, ...]:
     if live.pending is not None:
         return ()
     waiting = min((file.offset for file in live.of(FileKind.DELTA) if file.offset is not None), default=None)
-
-    def is_final(file: FileEntry) -> bool:
-        return waiting is None or (file.offset is not None and file.offset + file.rows <= waiting)
-
-    return tuple(file for file in live.of(FileKind.RAW) if file.landed_on is not None and file.landed_on < until_day and is_final(file))
+    old = (file for file in live.of(FileKind.RAW) if file.landed_on is not None and file.landed_on < until_day)
+    return tuple(file for file in old if waiting is None or (file.offset is not None and file.offset + file.rows <= waiting))
 
 
 def delete_log_before(store: ObjectStore, folder: str, limit: datetime) -> int:
@@ -90,7 +88,7 @@ def expired_groups(objects: dict[str, ObjectInfo], limit: datetime) -> frozenset
             by_group.setdefault(group, []).append(info.modified)
     expired: list[GroupName] = []
     for group in sorted(by_group):
-        if not _all_before(by_group[group], limit):
+        if not all(time is not None and time < limit for time in by_group[group]):
             break
         expired.append(group)
     return frozenset(expired)
@@ -99,7 +97,3 @@ def expired_groups(objects: dict[str, ObjectInfo], limit: datetime) -> frozenset
 def _group(name: str) -> GroupName | None:
     parsed = LogName.parse(name)
     return parsed.group if parsed is not None else GroupName.of_manifest(name)
-
-
-def _all_before(times: Sequence[datetime | None], limit: datetime) -> bool:
-    return all(time is not None and time < limit for time in times)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -78,16 +79,7 @@ class Written:
 
     def after_rewrite(self, result: CommitResult) -> Written:
         """Return the totals with those of a rewrite."""
-        return Written(
-            self.records,
-            self.replayed,
-            self.commits,
-            self.rewrites + 1,
-            self.files + result.files,
-            self.bytes + result.bytes,
-            self.changed_values,
-            self.barred,
-        )
+        return dataclasses.replace(self, rewrites=self.rewrites + 1, files=self.files + result.files, bytes=self.bytes + result.bytes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,10 +26,9 @@ from destination_s3_spark.tables.merge.plan import PlannedRange
 from destination_s3_spark.tables.runs.keys import DELETED, OFFSET, KeySpec
 from destination_s3_spark.tables.runs.merged_rows import ROUNDS_SHARE, RowSource, RowStream, complete_rows, merged_rows, row_streams
 from destination_s3_spark.tables.runs.refreshed import Refresh, RefreshComparison
-from destination_s3_spark.tables.runs.soft_deletions import SoftDeletions
 from destination_s3_spark.tables.runs.sorted_file import MergeForm, tombstone_schema
 from destination_s3_spark.tables.runs.table_format import MERGED_PIECE_BYTES, FileKeys, FileSize, TableFormat
-from destination_s3_spark.tables.runs.winners import BURIED_OFFSET, EXTRACTED_AT, Ranking, ranking
+from destination_s3_spark.tables.runs.winners import BURIED_OFFSET, EXTRACTED_AT, ranking
 from destination_s3_spark.tables.staged.staged_file import StagedFile, batches_of
 from destination_s3_spark.tables.updates.resources import TaskResources
 
@@ -302,15 +301,11 @@ def _merge(task: MergeTask, streams: list[RowStream], output: MergeOutput) -> tu
             elif comparison is not None:
                 best = comparison.of(rows).table_rows
             else:
-                best = _best(rows, ranked or ranking(rows, has_cursor), soft)
+                ranking_of_rows = ranked or ranking(rows, has_cursor)
+                best = rows.take(pa.array(ranking_of_rows.winners)) if soft is None else soft.table_rows(rows, ranking_of_rows)
             output.write(best if history is None or ranked is None else history.take(rows, ranked, best))
         logged, versions = None if log is None else log.finish(), None if history is None else history.finish()
     return logged, 0 if comparison is None else comparison.kept, versions
-
-
-def _best(rows: pa.Table, ranked: Ranking, soft: SoftDeletions | None) -> pa.Table:
-    """Return the row of each key, followed by the tombstones to write."""
-    return rows.take(pa.array(ranked.winners)) if soft is None else soft.table_rows(rows, ranked)
 
 
 def compact_tombstones(task: CompactTask) -> FileEntry:

@@ -7,12 +7,11 @@ replaces the manifest, so a query plans with the files either before or after a 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from typing import ClassVar
 
-from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.hint import PublishedMark
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.state import TableState
@@ -23,7 +22,7 @@ from destination_s3_spark.storage.object_store import ObjectChanged, ObjectInfo,
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.table_paths import overlaps
 from destination_s3_spark.stream_id import StreamId
-from destination_s3_spark.tables.publishers.publication import NotPublished, PublisherKind, ShownTable
+from destination_s3_spark.tables.publishers.publication import NotPublished, PublisherKind, ShownTable, shown_files
 from destination_s3_spark.tables.rules import MergeRule, waiting_properties
 
 MANIFEST = "_symlink_format_manifest/manifest"
@@ -88,7 +87,7 @@ class SymlinkManifest:
 
 def published_keys(live: LiveFiles) -> list[str]:
     """List the keys of the final table's published and adopted files, sorted."""
-    return sorted([*live.adopted, *(file.key for file in live.of(FileKind.FINAL) if not live.is_pending(file))])
+    return sorted([*live.adopted, *(file.key for file in shown_files(live))])
 
 
 def _of_tables(config: Config, tables: Sequence[ShownTable]) -> dict[ShownTable, SymlinkManifest]:
@@ -108,7 +107,7 @@ def _require_publishable(config: Config, roots: Mapping[StreamId, str], template
             "A manifest needs a folder of its own: put ${NAMESPACE} and ${STREAM_NAME} into s3_path_format, or switch publish.symlink off."
         )
     if shared:
-        logger.warning("no symlink manifest for tables that share a folder with another one: %s", _listed(map(str, shared)))
+        logger.warning("no symlink manifest for tables that share a folder with another one: %s", ", ".join(sorted(map(str, shared))))
 
 
 def _wanted(config: Config) -> bool:
@@ -138,10 +137,6 @@ def _written(manifest: ObjectInfo) -> str:
 
 def _time(state: TableState) -> str:
     return state.system_time.astimezone(UTC).isoformat(timespec="microseconds")
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(sorted(names))
 
 
 SYMLINK = PublisherKind(_of_tables, _require_publishable)

@@ -148,7 +148,8 @@ def _cast_column(batch: pa.RecordBatch, origins: list[TableField], column: Table
         return pa.nulls(len(batch), wanted)
     if len(filled) == 1 and _takes(column.type, filled[0].type):
         return _as_type(batch[filled[0].name], wanted, (column.name,))
-    texts = _first_texts([value_texts(batch[origin.name], origin.type) for origin in filled])
+    rows = zip(*(value_texts(batch[origin.name], origin.type) for origin in filled), strict=True)
+    texts = [next((text for text in row if text is not None), None) for row in rows]
     return _typed_from(texts, column.type, place, changes)
 
 
@@ -157,10 +158,6 @@ def _takes(wanted: AirbyteType, stored: AirbyteType) -> bool:
         return merge_types(stored, wanted, ()).type == wanted
     except TypeConflictError:
         return False
-
-
-def _first_texts(columns: list[Texts]) -> Texts:
-    return [next((text for text in row if text is not None), None) for row in zip(*columns, strict=True)]
 
 
 def _typed_from(texts: Texts, of: AirbyteType, place: Place, changes: Changes) -> pa.Array[Any]:
@@ -232,7 +229,7 @@ def _as_type(array: pa.Array[Any], wanted: pa.DataType, path: tuple[str, ...]) -
         return pa.nulls(len(array), wanted)
     if pa.types.is_struct(stored) and pa.types.is_struct(wanted):
         return _as_struct(array, wanted, path)
-    if _is_list(stored) and pa.types.is_list(wanted):
+    if (pa.types.is_list(stored) or pa.types.is_large_list(stored)) and pa.types.is_list(wanted):
         return _as_list(array, wanted, path)
     if pa.types.is_int64(stored) and pa.types.is_time64(wanted):
         return array.view(wanted)
@@ -267,10 +264,6 @@ def _as_list(array: pa.Array[Any], wanted: pa.ListType[Any], path: tuple[str, ..
     np.cumsum(pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False), out=offsets[1:])
     items = _as_type(array.flatten(), wanted.value_type, (*path, "[]"))
     return pa.ListArray.from_arrays(pa.array(offsets), items, type=wanted, mask=array.is_null() if array.null_count else None)
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
 def _is_text(kind: pa.DataType) -> bool:

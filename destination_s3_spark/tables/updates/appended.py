@@ -35,7 +35,9 @@ def publish_deltas(table: OpenTable, resources: Resources) -> Update:
     deltas = [*kept.deltas, *(file for file in live.of(FileKind.DELTA) if live.is_pending(file) == replaces)]
     lasting = [file for file in kept.final if not table.is_outdated(file)]
     sources = [*(file for file in kept.files if file.kind is not FileKind.DELTA and file not in lasting), *deltas]
-    copies = [file for file in deltas if not (table.is_outdated(file) or _is_run(file) or _is_divided(file) != _has_partitions(table))]
+    is_divided = table.partitioning is not None
+    alike = (file for file in deltas if not table.is_outdated(file) and (file.partition is not None) == is_divided)
+    copies = [file for file in alike if file.sorted_by is None]  # a run for a merge has other columns than a final file
     written = yield from _rewritten(table, live, [file for file in sources if file not in copies], resources, UnfitValues.NULL)
     files = sorted([*_copied(table, copies), *written], key=lambda file: file.offset or 0)
     table.record_schema()
@@ -67,19 +69,6 @@ def rebuild_from_raw(table: OpenTable, resources: Resources) -> Update:
     made = [file for file in live.files if file.kind not in lasting and not live.is_pending(file)]
     table.record_schema()
     return table.writer.merge(written, [*made, *live.dropped], None)
-
-
-def _is_run(file: FileEntry) -> bool:
-    """Tell whether the file was landed for a merge. Its columns then differ from those of a final file."""
-    return file.sorted_by is not None
-
-
-def _is_divided(file: FileEntry) -> bool:
-    return file.partition is not None
-
-
-def _has_partitions(table: OpenTable) -> bool:
-    return table.partitioning is not None
 
 
 def _rewritten(

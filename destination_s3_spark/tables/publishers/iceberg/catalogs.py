@@ -71,9 +71,7 @@ def connected(options: IcebergOptions, settings: S3Settings) -> Catalog:
     require_allowed(options)
     match options:
         case IcebergRest():
-            from destination_s3_spark.tables.publishers.iceberg.catalogs import rest_catalog  # noqa: PLC0415
-
-            return rest_catalog(options, settings)
+            return _RestCatalog(ca_bundle(settings), **_properties(options))
         case IcebergGlue():
             from pyiceberg.catalog.glue import GlueCatalog  # noqa: PLC0415 - a sync with another catalog does not need its modules
 
@@ -125,11 +123,6 @@ TIMEOUTS_S = (5.0, 30.0)
 """Seconds to connect to a REST catalog, and to wait for its answer. pyiceberg itself would wait forever."""
 SERVER_PROPERTIES = ("prefix", "namespace-separator")
 """Properties that the server may set. Others of pyiceberg's would choose addresses, headers, code or the user's secrets."""
-
-
-def rest_catalog(options: IcebergRest, settings: S3Settings) -> Catalog:
-    """Connect to the catalog, which fetches its configuration. Raises NotPublished and pyiceberg's exceptions."""
-    return _RestCatalog(ca_bundle(settings), **_properties(options))
 
 
 def _properties(options: IcebergRest) -> dict[str, str]:

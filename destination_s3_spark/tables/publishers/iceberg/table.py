@@ -154,7 +154,7 @@ def publish(catalog: Catalog, store: ObjectStore, place: Place, state: TableStat
             return
         change = _Change(table, store, place, state, wanted)
         try:
-            if not _retries_are_off(table):
+            if table.properties.get(TableProperties.COMMIT_NUM_RETRIES) != "0":
                 table = table.transaction().set_properties(place.settings()).commit_transaction()
             change.commit()
         except (CommitFailedException, CommitStateUnknownException, NoSuchTableError):
@@ -210,10 +210,6 @@ def _created(catalog: Catalog, place: Place, wanted: LiveTable) -> Table | None:
 def _is_newer(table: Table, state: TableState) -> bool:
     """Return whether a later session has published."""
     return int(table.properties.get(BLOCK, "-1")) > state.sequence_number and table.properties.get(TIME, "") >= _time(state)
-
-
-def _retries_are_off(table: Table) -> bool:
-    return table.properties.get(TableProperties.COMMIT_NUM_RETRIES) == "0"
 
 
 class _Change:
