@@ -12,7 +12,6 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,7 +22,6 @@ from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.change_log.manifest import LogKind
 from destination_s3_spark.change_log.options import ChangeLogOptions, open_snapshot
 from destination_s3_spark.decoding.plan import RowPlan
-from destination_s3_spark.errors import Bug
 from destination_s3_spark.exact_json.values import object_text, split_object
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
 from destination_s3_spark.storage.staging import StagedFileSink
@@ -43,7 +41,7 @@ from destination_s3_spark.tables.runs.keys import DELETED, META
 from destination_s3_spark.tables.runs.refreshed import ComparedRows, RefreshComparison
 from destination_s3_spark.tables.runs.soft_deletions import DATA, Resolution, SoftDeletions, edited, replaced, with_tombstones
 from destination_s3_spark.tables.runs.winners import Indices, Ranking, ranking
-from destination_s3_spark.tables.staged.staged_file import StagedFile, batches_of
+from destination_s3_spark.tables.staged.staged_file import FileSeries, StagedFile
 from destination_s3_spark.tables.stored.conversion import retyped_rows
 from destination_s3_spark.tables.updates.resources import TaskResources
 
@@ -116,7 +114,7 @@ class LoggedRange:
     counts: Counts
 
 
-class ChangeOutput:
+class ChangeOutput(ExitStack):
     """Output of a merge task to the change log. A context manager that drops staged files when it is left with an error."""
 
     def __init__(
@@ -128,22 +126,17 @@ class ChangeOutput:
         comparison: RefreshComparison | None = None,
     ) -> None:
         """Begin the output. `comparison`: that of the rows of a refresh with those that it replaces."""
+        super().__init__()
         self._task = task
         self._comparison = comparison
         self._has_cursor = has_cursor
         self._soft = soft
-        self._stack = ExitStack()
         shown = [*task.images.columns.row_schema.names, *(field.name for _, field in task.images.cursor)]
         self._needed = RAW_SCHEMA.names if task.plan is not None else shown
-        self._rows = _RowFiles(task, resources, self._stack)
-        pool = self._stack.enter_context(ThreadPoolExecutor(1, "event-runs"))
+        self._s3 = resources.s3
+        self._rows = FileSeries(task.keys, task.file_bytes, self._row_file, self)
+        pool = self.enter_context(ThreadPoolExecutor(1, "event-runs"))
         self._events = _EventRuns(task, resources, pool)
-
-    def __enter__(self) -> ChangeOutput:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._stack.__exit__(kind, error, trace)
 
     def take(self, rows: pa.Table) -> pa.Table:
         """Log the changes that the rows make, and return the winners and tombstones. `rows` must hold all rows of their keys."""
@@ -167,7 +160,7 @@ class ChangeOutput:
         if task.kind is LogKind.SNAPSHOT:
             live = best.filter(pc.invert(best[DELETED]))
             if len(live):
-                self._rows.write(self._showable(live))
+                self._rows.write(self._showable(live), WRITE_BYTES)
         return with_tombstones(best, rows, made_of)
 
     def finish(self) -> LoggedRange:
@@ -185,7 +178,7 @@ class ChangeOutput:
             self._events.write(events.batch(values, rows, task.images))
         else:
             shown = [values.take(field.name, events.rows[::-1]) for field in task.images.columns.fields]
-            self._rows.write(pa.table(shown, schema=task.images.columns.row_schema))
+            self._rows.write(pa.table(shown, schema=task.images.columns.row_schema), WRITE_BYTES)
 
     def _history(self, rows: pa.Table, ranked: Ranking, compared: ComparedRows | None) -> History:
         history = History.of(rows, ranked, np.asarray(rows[DELETED].combine_chunks()), net=self._task.net, compared=compared)
@@ -220,42 +213,9 @@ class ChangeOutput:
             live = live.filter(live[self._soft.deleted_at.name].is_null())
         return live.select(task.images.columns.row_schema.names).cast(task.images.columns.row_schema)
 
-
-class _RowFiles:
-    """The files of rows that a task writes for the log."""
-
-    def __init__(self, task: LogTask, resources: TaskResources, stack: ExitStack) -> None:
-        self._task = task
-        self._resources = resources
-        self._stack = stack
-        self._keys = iter(task.keys)
-        self._next_key = next(self._keys, None)
-        self._file: StagedFile[pa.RecordBatch] | None = None
-        self._staged: list[FileEntry] = []
-        self.rows = 0
-
-    def write(self, rows: pa.Table) -> None:
-        for batch in batches_of(rows, WRITE_BYTES):
-            if self._file is not None and self._next_key is not None and self._file.bytes >= self._task.file_bytes:
-                self._staged.append(self._file.stage())
-                self._file = None
-            if self._file is None:
-                self._file = self._open()
-            self._file.write(batch)
-            self.rows += batch.num_rows
-
-    def stage(self) -> tuple[FileEntry, ...]:
-        if self._file is not None:
-            self._staged.append(self._file.stage())
-        return tuple(self._staged)
-
-    def _open(self) -> StagedFile[pa.RecordBatch]:
-        if self._next_key is None:
-            raise Bug("A merge has rows for the change log and no key to write them to; nothing was committed.")
-        sink = StagedFileSink(self._resources.s3, self._next_key)
-        self._next_key = next(self._keys, None)
-        writer = open_snapshot(sink, self._task.images.columns, self._task.options)
-        return self._stack.enter_context(StagedFile(FileKind.CHANGES, sink, writer))
+    def _row_file(self, key: str) -> StagedFile[pa.RecordBatch]:
+        sink = StagedFileSink(self._s3, key)
+        return StagedFile(FileKind.CHANGES, sink, open_snapshot(sink, self._task.images.columns, self._task.options))
 
 
 class _EventRuns:

@@ -34,11 +34,6 @@ class JoinTask:
     options: FileOptions
     s3: S3Settings
 
-    @property
-    def bytes(self) -> int:
-        """Size of the files."""
-        return sum(file.bytes for file in self.group)
-
 
 @dataclass(frozen=True, slots=True)
 class NotJoined:

@@ -142,7 +142,7 @@ class LogForgetting:
             if (keys_in_log := of_identity.get(group.identity))
             for file in group.files
         ]
-        done = (yield from Work(find_places, tasks, lambda task: task.file.bytes).results()) if tasks else []
+        done = yield from Work(find_places, tasks, lambda task: task.file.bytes).results()
         self.places = {task.file.key: places for task, places in zip(tasks, done, strict=True) if places}
 
     def replaced(self) -> Steps[tuple[list[FileEntry], list[FileEntry]]]:
@@ -150,7 +150,7 @@ class LogForgetting:
         chosen = list(self._to_replace())
         names = {str(group.name): GroupName(group.name.offset, self.table.writer.next_token()) for group in chosen}
         tasks = [task for group in chosen for task in self._tasks(group, names[str(group.name)])]
-        made = (yield from Work(redact, tasks, lambda task: task.file.bytes).results()) if tasks else []
+        made = yield from Work(redact, tasks, lambda task: task.file.bytes).results()
         by_key = {file.key: file for file in made}
         for group in chosen:
             made.append(self._manifest(group, names[str(group.name)], by_key))
@@ -197,7 +197,7 @@ class LogForgetting:
             for file in group.files
             if file.key in self.places
         ]
-        return (yield from Work(collect_from_log, tasks, lambda task: task.file.bytes).results()) if tasks else []
+        return (yield from Work(collect_from_log, tasks, lambda task: task.file.bytes).results())
 
     def _plan(self, fields: Iterable[Field]) -> RowPlan:
         """Return the plan that types these columns of events."""
@@ -211,7 +211,7 @@ class LogForgetting:
             (group, LogSearchTask(file, plan, values, keys, self.resources.task.s3)) for group in self.groups for file in group.files
         ]
         tasks: Sequence[LogSearchTask] = [task for _, task in of_tasks]
-        done = (yield from Work(search_log, tasks, lambda task: task.file.bytes).results()) if tasks else []
+        done = yield from Work(search_log, tasks, lambda task: task.file.bytes).results()
         return [(group, hits) for (group, _), hits in zip(of_tasks, done, strict=True)]
 
 

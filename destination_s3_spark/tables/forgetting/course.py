@@ -174,7 +174,7 @@ class Forgetting:
             SearchTask(stored, wanted, spec if self._has_key(file) else None, s3)
             for stored, (file, wanted) in zip(self.stored([file for file, _ in meant]), meant, strict=True)
         ]
-        done = (yield from Work(search, tasks, lambda task: task.bytes).results()) if tasks else []
+        done = yield from Work(search, tasks, lambda task: task.stored.file.bytes).results()
         return {file.key: one for (file, _), one in zip(meant, done, strict=True)}
 
     def _found_sorted(self, wanted: ByKeys | None) -> Steps[Mapping[str, Found]]:
@@ -188,7 +188,7 @@ class Forgetting:
         within = {file.key: keys[bisect_left(keys, lower(keys_of(file))) : bisect_right(keys, upper(keys_of(file)))] for file in known}
         near = [file for file in known if within[file.key]]
         tasks = [SortedSearchTask(file, self._narrow(form, file.kind), frozenset(within[file.key]), s3) for file in near]
-        done = (yield from Work(search_sorted, tasks, lambda task: task.bytes).results()) if tasks else []
+        done = yield from Work(search_sorted, tasks, lambda task: task.file.bytes).results()
         return {file.key: one for file, one in zip(near, done, strict=True)}
 
     def _form(self) -> TableFormat:
@@ -229,13 +229,11 @@ class Forgetting:
         """Stage the files without the rows, and exchange them for those with the rows in one block. The table must be open."""
         made: list[FileEntry] = []
         copies, lines = self._whole_tasks()
-        made += (yield from Work(copy, copies, lambda task: task.bytes).results()) if copies else []
-        made += (yield from Work(erase_lines, lines, lambda task: task.bytes).results()) if lines else []
-        if pairs := list(self._pairs()):
-            both = yield from Work(erase_pair, pairs, lambda task: task.bytes).results()
-            made += (file for pair in both for file in pair)
-        if sorted_tasks := list(self._sorted_tasks()):
-            made += yield from Work(erase_sorted, sorted_tasks, lambda task: task.bytes).results()
+        made += yield from Work(copy, copies, lambda task: task.stored.file.bytes).results()
+        made += yield from Work(erase_lines, lines, lambda task: task.stored.file.bytes).results()
+        pairs = yield from Work(erase_pair, list(self._pairs()), lambda task: task.state.bytes + task.final.bytes).results()
+        made += (file for pair in pairs for file in pair)
+        made += yield from Work(erase_sorted, list(self._sorted_tasks()), lambda task: task.file.bytes).results()
         logged, replaced = yield from self.log.replaced()
         finals = [self.finals[file.key] for file in self.files if file.key in self.finals]
         return self.table.writer.forget([*made, *logged], [*self.files, *finals, *replaced, *self.live.dropped], self._landed())

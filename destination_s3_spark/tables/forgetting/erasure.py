@@ -39,11 +39,6 @@ class SortedEraseTask:
     table: TableFormat
     s3: S3Settings
 
-    @property
-    def bytes(self) -> int:
-        """Size of the file."""
-        return self.file.bytes
-
 
 def erase_sorted(task: SortedEraseTask) -> FileEntry:
     """Stage the file. Raises DataError for a file that is gone, ConfigError or TransientError. Nothing stays staged then."""
@@ -72,11 +67,6 @@ class CopyTask:
     options: ParquetOptions
     s3: S3Settings
 
-    @property
-    def bytes(self) -> int:
-        """Size of the file."""
-        return self.stored.file.bytes
-
 
 def copy(task: CopyTask) -> FileEntry:
     """Stage the file with the columns and types that it has. Raises as `erase_sorted`."""
@@ -101,11 +91,6 @@ class LinesTask:
     rows: int
     key: str
     s3: S3Settings
-
-    @property
-    def bytes(self) -> int:
-        """Size of the file."""
-        return self.stored.file.bytes
 
 
 def erase_lines(task: LinesTask) -> FileEntry:
@@ -132,11 +117,6 @@ class PairTask:
     new: FileKeys
     table: TableFormat
     s3: S3Settings
-
-    @property
-    def bytes(self) -> int:
-        """Size of the files."""
-        return self.state.bytes + self.final.bytes
 
 
 def erase_pair(task: PairTask) -> tuple[FileEntry, FileEntry]:

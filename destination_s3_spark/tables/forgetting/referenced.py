@@ -31,11 +31,6 @@ class CollectTask:
     columns: Sequence[tuple[Field, ...]]
     s3: S3Settings
 
-    @property
-    def bytes(self) -> int:
-        """Size of the file."""
-        return self.stored.file.bytes
-
 
 ReferencedValues = dict[tuple[str, ...], set[tuple[bytes, ...]]]
 """The JSON texts of values of a row by the JSON keys of their columns. Rows with a null are left out."""
@@ -63,7 +58,7 @@ def referenced(forgetting: Forgetting, columns: Sequence[tuple[Field, ...]]) -> 
     stored = forgetting.stored([file for file, _ in files])
     tasks = [CollectTask(one, wanted, columns, forgetting.resources.task.s3) for one, (_, wanted) in zip(stored, files, strict=True)]
     values: ReferencedValues = {tuple(field.source for field in fields): set() for fields in columns}
-    done = (yield from Work(collect, tasks, lambda task: task.bytes).results()) if tasks else []
+    done = yield from Work(collect, tasks, lambda task: task.stored.file.bytes).results()
     for found in (*done, *(yield from forgetting.log.values(columns))):
         for names, texts in found.items():
             values[names] |= texts

@@ -36,11 +36,6 @@ class SearchTask:
     spec: KeySpec | None
     s3: S3Settings
 
-    @property
-    def bytes(self) -> int:
-        """Size of the file."""
-        return self.stored.file.bytes
-
 
 @dataclass(frozen=True, slots=True)
 class SortedSearchTask:
@@ -50,11 +45,6 @@ class SortedSearchTask:
     form: MergeForm
     keys: frozenset[bytes]
     s3: S3Settings
-
-    @property
-    def bytes(self) -> int:
-        """Size of the file."""
-        return self.file.bytes
 
 
 def search(task: SearchTask) -> Found:

@@ -7,26 +7,24 @@ that have ended, and records that come late, go to a scratch run, from which fur
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
-from destination_s3_spark.chain.settle import complete
-from destination_s3_spark.errors import Bug, TransientError
-from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.errors import Bug
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.history.closing import placed
 from destination_s3_spark.tables.history.ends import Ends
 from destination_s3_spark.tables.history.form import HistoryForm
 from destination_s3_spark.tables.history.versions import Mode, Versions, sorted_by_time, versions_of
-from destination_s3_spark.tables.runs.merged_rows import ROUNDS_SHARE, RowSource, RowStream, complete_rows, row_streams
+from destination_s3_spark.tables.runs.merged_rows import ROUNDS_SHARE, RowSource, RowStream, complete_rows, row_streams, rows_taken
 from destination_s3_spark.tables.runs.refreshed import Notice
 from destination_s3_spark.tables.runs.sorted_file import SortedFileWriter
 from destination_s3_spark.tables.runs.table_format import MERGED_PIECE_BYTES
-from destination_s3_spark.tables.staged.staged_file import StagedFile, batches_of
+from destination_s3_spark.tables.staged.staged_file import FileSeries, StagedFile, batches_of, made_readable
 from destination_s3_spark.tables.updates.resources import TaskResources
 
 HELD_SHARE = 8
@@ -78,8 +76,10 @@ class VersionedRange:
 
 def version_range(task: HistoryTask) -> VersionedRange:
     """Find and write the versions of a range. Raises as `merge_range`. Nothing stays staged after an error."""
-    found = _versioned(task, may_stay=True) if task.may_stay else None
-    return found or _versioned(task, may_stay=False) or _bug()
+    found = (_versioned(task, may_stay=True) if task.may_stay else None) or _versioned(task, may_stay=False)
+    if found is None:
+        raise Bug("The versions of a range were neither written nor left as they are; nothing was committed.")
+    return found
 
 
 def _versioned(task: HistoryTask, *, may_stay: bool) -> VersionedRange | None:
@@ -90,7 +90,11 @@ def _versioned(task: HistoryTask, *, may_stay: bool) -> VersionedRange | None:
     changed = not may_stay
     held: list[pa.Table] = []
     size, room = 0, task.resources.budget_bytes // HELD_SHARE
-    with _Output(task) as output, _streams(task) as streams:
+    s3 = task.resources.s3
+    with ExitStack() as stack:
+        files = FileSeries(task.keys, task.file_bytes, lambda key: task.form.file(FileKind.CURRENT, key, s3), stack)
+        ended = stack.enter_context(EndedOutput(task.form, task.scratch, task.low, s3))
+        streams = stack.enter_context(row_streams(task.sources, task.form.merge, (task.low, task.high), task.resources))
         for versions in _versions(task, streams):
             changed |= versions.changed
             size += 0 if changed else versions.current.nbytes
@@ -98,56 +102,18 @@ def _versioned(task: HistoryTask, *, may_stay: bool) -> VersionedRange | None:
                 return None
             held = [*held, versions.current] if size <= room else []
             if changed:
-                output.write(held)
+                for rows in held:
+                    files.write(rows, MERGED_PIECE_BYTES)
                 held, size = [], 0
-            output.end(versions)
-        files, ended = output.stage()
-        return VersionedRange(files, not changed, ended, *_taken(task, streams))
-
-
-def _bug() -> VersionedRange:
-    raise Bug("The versions of a range were neither written nor left as they are; nothing was committed.")
-
-
-def _streams(task: HistoryTask) -> AbstractContextManager[list[RowStream]]:
-    return row_streams(task.sources, task.form.merge, (task.low, task.high), task.resources)
+            ended.write(versions)
+        taken = rows_taken(task.sources, streams)
+        return VersionedRange(files.stage(), not changed, ended.finish(), taken[FileKind.DELTA], taken[FileKind.CURRENT])
 
 
 def _versions(task: HistoryTask, streams: Iterable[RowStream]) -> Iterator[Versions]:
     ends = Ends(task.ended, task.form.merge, task.resources.s3)
     for rows in complete_rows(streams, task.resources.budget_bytes // ROUNDS_SHARE):
         yield versions_of(rows, task.form, task.mode, task.notice, ends)
-
-
-def _taken(task: HistoryTask, streams: list[RowStream]) -> tuple[int, int]:
-    """Return the numbers of rows read from runs and from valid versions."""
-    taken = dict.fromkeys(FileKind, 0)
-    for source, stream in zip(task.sources, streams, strict=True):
-        taken[source.kind] += stream.taken
-    return taken[FileKind.DELTA], taken[FileKind.CURRENT]
-
-
-class _Output(ExitStack):
-    """The files of a task. A context manager that drops what is not staged."""
-
-    def __init__(self, task: HistoryTask) -> None:
-        super().__init__()
-        s3 = task.resources.s3
-        self._files = VersionFiles(FileKind.CURRENT, task.form, task.keys, task.file_bytes, s3, self)
-        self._ended = self.enter_context(EndedOutput(task.form, task.scratch, task.low, s3))
-
-    def write(self, current: Iterable[pa.Table]) -> None:
-        """Write valid versions."""
-        for rows in current:
-            self._files.write(rows)
-
-    def end(self, versions: Versions) -> None:
-        """Write versions that have ended, and late records."""
-        self._ended.write(versions)
-
-    def stage(self) -> tuple[tuple[FileEntry, ...], EndedVersions | None]:
-        """Finish the files, and make the scratch run readable."""
-        return self._files.stage(), self._ended.finish()
 
 
 class EndedOutput(ExitStack):
@@ -177,43 +143,7 @@ class EndedOutput(ExitStack):
         """Make the run readable, if there are any rows. Raises TransientError."""
         if self._run is None:
             return None
-        staged = self._run.stage()
-        if not complete(S3Store(self._s3), [staged]):
-            raise TransientError(f"The upload of s3://{self._s3.bucket}/{staged.key} has gone before it was complete. Try again.")
-        return EndedVersions(self._low, staged.visible(), self._late)
-
-
-class VersionFiles:
-    """Staged files of versions of one kind, each up to `file_bytes`."""
-
-    def __init__(
-        self, kind: FileKind, form: HistoryForm, keys: tuple[str, ...], file_bytes: float, s3: S3Settings, stack: ExitStack
-    ) -> None:
-        self._kind = kind
-        self._form = form
-        self._keys = list(keys)
-        self._file_bytes = file_bytes
-        self._s3 = s3
-        self._stack = stack
-        self._file: StagedFile[pa.RecordBatch] | None = None
-        self._staged: list[FileEntry] = []
-
-    def write(self, rows: pa.Table) -> None:
-        """Write the next rows, in the order of their keys."""
-        for batch in batches_of(rows, MERGED_PIECE_BYTES):
-            if self._file is not None and self._keys and self._file.bytes >= self._file_bytes:
-                self._staged.append(self._file.stage())
-                self._file = None
-            if self._file is None:
-                self._file = self._stack.enter_context(self._form.file(self._kind, self._keys.pop(0), self._s3))
-            self._file.write(batch)
-
-    def stage(self) -> tuple[FileEntry, ...]:
-        """Finish the files and return those that have rows."""
-        if self._file is not None:
-            self._staged.append(self._file.stage())
-            self._file = None
-        return tuple(self._staged)
+        return EndedVersions(self._low, made_readable(self._run.stage(), self._s3), self._late)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,12 +171,12 @@ def close_versions(task: ClosingTask) -> ClosedRange:
     """Write the versions of a range that have ended. Raises as `merge_range`. Nothing stays staged after an error."""
     changed = False
     with ExitStack() as stack:
-        files = VersionFiles(FileKind.CLOSED, task.form, task.keys, task.file_bytes, task.resources.s3, stack)
+        s3 = task.resources.s3
+        files = FileSeries(task.keys, task.file_bytes, lambda key: task.form.file(FileKind.CLOSED, key, s3), stack)
         streams = stack.enter_context(row_streams(task.sources, task.form.merge, (task.low, task.high), task.resources))
         for rows in complete_rows(streams, task.resources.budget_bytes // ROUNDS_SHARE):
             versions, has_changed = placed(rows, task.form)
-            if len(versions):
-                files.write(versions)
+            files.write(versions, MERGED_PIECE_BYTES)
             changed |= has_changed
         return ClosedRange(files.stage(), changed)
 

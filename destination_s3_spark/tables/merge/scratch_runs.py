@@ -23,13 +23,10 @@ from math import ceil
 import pyarrow as pa
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
-from destination_s3_spark.chain.settle import complete
 from destination_s3_spark.decoding.raw_ids import carried_digest, keyed_id
-from destination_s3_spark.errors import Bug, TransientError
+from destination_s3_spark.errors import Bug
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
 from destination_s3_spark.storage.ranged import present
-from destination_s3_spark.storage.s3 import S3Store
-from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.merge.plan import deepest
 from destination_s3_spark.tables.runs.keys import RAW_ID, KeySpec, keys_of, lower, unfit_rows, upper
@@ -44,7 +41,7 @@ from destination_s3_spark.tables.runs.sorted_file import (
     run_rows,
     run_schema,
 )
-from destination_s3_spark.tables.staged.staged_file import StagedFile, batches_of
+from destination_s3_spark.tables.staged.staged_file import StagedFile, batches_of, made_readable
 from destination_s3_spark.tables.stored.rewrite import Stored
 from destination_s3_spark.tables.updates.resources import TaskResources
 from destination_s3_spark.tables.updates.steps import Steps, Work
@@ -82,7 +79,7 @@ def sort_rows(task: SortTask) -> tuple[FileEntry, ...]:
     runs: list[FileEntry] = []
     first = 0
     for batches in _portions(_rows(task), task.resources.budget_bytes // COPIES):
-        run = _visible(_staged_sorted(task, f"{task.scratch}{len(runs)}.parquet", batches, first), task.resources.s3)
+        run = made_readable(_staged_sorted(task, f"{task.scratch}{len(runs)}.parquet", batches, first), task.resources.s3)
         runs.append(run)
         first += run.rows
     return tuple(runs)
@@ -130,13 +127,6 @@ def _staged_sorted(task: SortTask, key: str, rows: Iterable[_Rows], first: int) 
         for batch, typed in rows:
             run.write(run_rows(batch, typed, task.spec))
         return run.stage()
-
-
-def _visible(staged: FileEntry, s3: S3Settings) -> FileEntry:
-    """Complete the upload of a run, so that it can be read. Raises TransientError if the upload is gone."""
-    if not complete(S3Store(s3), [staged]):
-        raise TransientError(f"The upload of s3://{s3.bucket}/{staged.key} has gone before it was complete. Try again.")
-    return staged.visible()
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +204,7 @@ def _scratch_task(runs: Sequence[FileEntry], form: MergeForm, scratch: str, reso
 def combine_runs(task: CombineTask) -> CombinedRun:
     """Merge runs into one scratch run, as `stage_combined_run` does."""
     staged = stage_combined_run(task)
-    return CombinedRun(tuple(_visible(file, task.resources.s3) for file in staged.files), staged.rows_read)
+    return CombinedRun(tuple(made_readable(file, task.resources.s3) for file in staged.files), staged.rows_read)
 
 
 def stage_combined_run(task: CombineTask) -> CombinedRun:

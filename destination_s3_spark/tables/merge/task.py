@@ -10,7 +10,6 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from dataclasses import replace as with_members
-from types import TracebackType
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,28 +23,35 @@ from destination_s3_spark.tables.history.output import VersionedRows, VersionOut
 from destination_s3_spark.tables.history.twin_file import SoftlyDeleted, TwinFile
 from destination_s3_spark.tables.merge.plan import PlannedRange
 from destination_s3_spark.tables.runs.keys import DELETED, OFFSET, KeySpec
-from destination_s3_spark.tables.runs.merged_rows import ROUNDS_SHARE, RowSource, RowStream, complete_rows, merged_rows, row_streams
+from destination_s3_spark.tables.runs.merged_rows import (
+    ROUNDS_SHARE,
+    RowSource,
+    RowStream,
+    complete_rows,
+    merged_rows,
+    row_streams,
+    rows_taken,
+)
 from destination_s3_spark.tables.runs.refreshed import Refresh, RefreshComparison
 from destination_s3_spark.tables.runs.sorted_file import MergeForm, tombstone_schema
-from destination_s3_spark.tables.runs.table_format import MERGED_PIECE_BYTES, FileKeys, FileSize, TableFormat
+from destination_s3_spark.tables.runs.table_format import MERGED_PIECE_BYTES, FileKeys, TableFormat
 from destination_s3_spark.tables.runs.winners import BURIED_OFFSET, EXTRACTED_AT, ranking
 from destination_s3_spark.tables.staged.staged_file import StagedFile, batches_of
 from destination_s3_spark.tables.updates.resources import TaskResources
 
 
-class MergeOutput:
+class MergeOutput(ExitStack):
     """The output files of one range of keys. A context manager that drops staged files when it is left with an error."""
 
     def __init__(self, task: MergeTask) -> None:
+        super().__init__()
+        self._task = task
         self._table = task.table
-        self._size = FileSize(task.file_bytes, task.row_bytes)
         self._keys = task.keys
         self._used = 0
         self._partition: str | None = None
-        self._tombstone_key = task.tombstone_key
         self._s3 = task.resources.s3
         self._history = task.history
-        self._stack = ExitStack()
         self._live: _LiveFile | TwinFile | _VersionedFile | None = None
         self._dead: StagedFile[pa.RecordBatch] | None = None
         self._staged: list[FileEntry] = []
@@ -54,12 +60,6 @@ class MergeOutput:
         self.deletions = 0
         """Number of tombstones written."""
 
-    def __enter__(self) -> MergeOutput:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._stack.__exit__(kind, error, trace)
-
     def write(self, winners: pa.Table) -> None:
         """Write the next winners: live rows, and deletions that the table does not have yet."""
         deleted = winners[DELETED]
@@ -67,7 +67,7 @@ class MergeOutput:
         if pc.any(deleted).as_py():
             self._bury(winners.filter(pc.and_(deleted, pc.less(winners[OFFSET], BURIED_OFFSET))))
             live = winners.filter(pc.invert(deleted))
-        for batch in batches_of(live, min(MERGED_PIECE_BYTES, int(self._size.full) // 4 + 1)):
+        for batch in batches_of(live, min(MERGED_PIECE_BYTES, int(self._task.file_bytes) // 4 + 1)):
             partitioning = self._table.spec.partitioning
             for partition, part in ((None, batch),) if partitioning is None else partitioning.split(batch):
                 if partition != self._partition:
@@ -76,23 +76,25 @@ class MergeOutput:
 
     def stage(self) -> tuple[FileEntry, ...]:
         """Finish the files and return those that have rows."""
-        if self._live is not None:
-            self._staged += self._live.stage()
+        self._end_file()
         if self._dead is not None:
             self._staged.append(self._dead.stage())
         return tuple(self._staged)
 
     def _end_partition(self, following: str | None) -> None:
         """End the file, because rows of another partition follow. In its folder all keys are free again."""
+        self._end_file()
+        self._partition, self._used = following, 0
+
+    def _end_file(self) -> None:
         if self._live is not None:
             self._staged += self._live.stage()
             self._live = None
-        self._partition, self._used = following, 0
 
     def _put(self, batch: pa.RecordBatch) -> None:
-        if self._live is not None and self._used < len(self._keys) and self._live.bytes(self._size.row) >= self._size.full:
-            self._staged += self._live.stage()
-            self._live = None
+        task = self._task
+        if self._live is not None and self._used < len(self._keys) and self._live.bytes(task.row_bytes) >= task.file_bytes:
+            self._end_file()
         if self._live is None:
             if self._used == len(self._keys):
                 raise Bug("A merge has rows and no key to write them to; nothing was committed.")
@@ -103,14 +105,14 @@ class MergeOutput:
 
     def _begun(self, keys: FileKeys) -> _LiveFile | TwinFile | _VersionedFile:
         if self._history is not None and self._history.alike:
-            return TwinFile(self._history, keys, self._partition, self._s3, self._stack)
-        file = _LiveFile(self._table, keys, self._partition, self._s3, self._stack)
-        return file if self._history is None else _VersionedFile(file, self._history, keys, self._s3, self._stack)
+            return TwinFile(self._history, keys, self._partition, self._s3, self)
+        file = _LiveFile(self._table, keys, self._partition, self._s3, self)
+        return file if self._history is None else _VersionedFile(file, self._history, keys, self._s3, self)
 
     def _bury(self, deletions: pa.Table) -> None:
         for batch in batches_of(deletions, MERGED_PIECE_BYTES):
             if self._dead is None:
-                self._dead = self._stack.enter_context(self._table.tombstone_file(self._tombstone_key, self._s3))
+                self._dead = self.enter_context(self._table.tombstone_file(self._task.tombstone_key, self._s3))
             self._dead.write(batch)
             self.deletions += batch.num_rows
 
@@ -268,9 +270,7 @@ def _merged_range(task: MergeTask) -> MergedRange:
     ):
         logged, kept, versions = _merge(task, streams, output)
         files = output.stage()
-    taken = dict.fromkeys(FileKind, 0)
-    for source, stream in zip(task.sources, streams, strict=True):
-        taken[source.kind] += stream.taken
+    taken = rows_taken(task.sources, streams)
     table_rows = taken[FileKind.FINAL] + taken[FileKind.STATE]
     seconds = time.monotonic() - began
     return MergedRange(files, taken[FileKind.DELTA], table_rows, output.rows, output.deletions, seconds, kept, logged, versions)

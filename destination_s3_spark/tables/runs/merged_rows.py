@@ -10,7 +10,8 @@ round reduces its rows.
 
 from __future__ import annotations
 
-from collections import deque
+from bisect import bisect_right
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -25,7 +26,7 @@ from destination_s3_spark.storage.ranged import RangedFile, present
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.runs.keys import KEY
 from destination_s3_spark.tables.runs.soft_deletions import SoftDeletions
-from destination_s3_spark.tables.runs.sorted_file import RUN_OPTIONS, MergeForm, SortedFile
+from destination_s3_spark.tables.runs.sorted_file import RUN_OPTIONS, MergeForm, SortedFile, position
 from destination_s3_spark.tables.runs.winners import winners
 from destination_s3_spark.tables.updates.resources import TaskResources
 
@@ -119,22 +120,10 @@ class RowStream:
     def take(self, bound: bytes) -> pa.Table:
         """Take the available rows up to and including this key. Only after `fill`."""
         rows = self._filled
-        count = self._count(bound)
+        count = len(rows) if self.last <= bound else bisect_right(range(len(rows)), bound, key=self._key)
         self._rows = rows.slice(count) if count < len(rows) else None
         self.taken += count
         return rows.slice(0, count)
-
-    def _count(self, bound: bytes) -> int:
-        low, high = 0, len(self._filled)
-        if self.last <= bound:
-            return high
-        while low < high:
-            middle = (low + high) // 2
-            if self._key(middle) <= bound:
-                low = middle + 1
-            else:
-                high = middle
-        return low
 
     def _key(self, row: int) -> bytes:
         key: bytes = self._filled[KEY][row].as_py()
@@ -153,7 +142,7 @@ def merged_rows(streams: Iterable[RowStream], has_cursor: bool, soft: SoftDeleti
     while parts := reading.next_round():
         rows = pa.concat_tables([*pending, *parts])
         best = winners(rows, has_cursor) if soft is None else soft.decisive(rows, has_cursor)
-        last = _first_of(best, best[KEY][len(best) - 1].as_py())
+        last = position(best[KEY], best[KEY][len(best) - 1].as_py())
         # Copy the rows of the last key, because a slice would keep the whole table in memory.
         pending = [best.take(np.arange(last, len(best)))]
         if last:
@@ -188,7 +177,7 @@ def complete_rows(streams: Iterable[RowStream], table_bytes: int) -> Iterator[pa
         if complete and sum(part.nbytes for part in complete) >= table_bytes:
             yield pa.concat_tables(complete)
             complete = []
-        starts = [_first_of(part, last) for part in parts]
+        starts = [position(part[KEY], last) for part in parts]
         complete += [*held, *(part.slice(0, start) for part, start in zip(parts, starts, strict=True) if start)]
         held = [_compact(part.slice(start)) for part, start in zip(parts, starts, strict=True) if start < len(part)]
         held_key = last
@@ -196,16 +185,12 @@ def complete_rows(streams: Iterable[RowStream], table_bytes: int) -> Iterator[pa
         yield pa.concat_tables([*complete, *held])
 
 
-def _first_of(rows: pa.Table, key: bytes) -> int:
-    """Return the position of the first row with this key, which is the greatest or absent."""
-    low, high = 0, len(rows)
-    while low < high:
-        middle = (low + high) // 2
-        if rows[KEY][middle].as_py() < key:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+def rows_taken(sources: Iterable[RowSource], streams: Iterable[RowStream]) -> Counter[FileKind]:
+    """Count the rows taken from sources by their kind, given the stream of each."""
+    taken = Counter[FileKind]()
+    for source, stream in zip(sources, streams, strict=True):
+        taken[source.kind] += stream.taken
+    return taken
 
 
 class _Reading:

@@ -356,12 +356,12 @@ def _has_no_nulls(footer: pq.FileMetaData, columns: Collection[str]) -> bool:
 def _within(rows: pa.Table, low: bytes, high: bytes | None) -> pa.Table:
     """Return the rows with `low` <= key < `high` from sorted rows."""
     keys = rows[KEY]
-    start = _position(keys, low)
-    end = len(keys) if high is None else max(start, _position(keys, high))
+    start = position(keys, low)
+    end = len(keys) if high is None else max(start, position(keys, high))
     return rows.slice(start, end - start)
 
 
-def _position(keys: pa.ChunkedArray[Any], bound: bytes) -> int:
+def position(keys: pa.ChunkedArray[Any], bound: bytes) -> int:
     """Return the position of the first row with this key or a greater one."""
     return bisect_left(range(len(keys)), bound, key=lambda row: keys[row].as_py())
 

@@ -119,12 +119,3 @@ class TableFormat:
     @property
     def metadata(self) -> dict[str, str]:
         return generation_metadata(self.generation_id)
-
-
-@dataclass(frozen=True, slots=True)
-class FileSize:
-    """The size of a full file and of a row, in bytes. Written bytes do not tell that a file is full: rows wait for their row group."""
-
-    full: float
-    row: float
-    """Approximate."""

@@ -1,8 +1,9 @@
-"""Files being written into multipart uploads, whatever their purpose and their format: one, or one for each partition of the rows."""
+"""Files being written into multipart uploads, whatever their purpose and format: one, a series, or one for each partition of the rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from types import TracebackType
@@ -11,11 +12,13 @@ from typing import Generic
 import pyarrow as pa
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
-from destination_s3_spark.errors import ConfigError
+from destination_s3_spark.chain.settle import complete
+from destination_s3_spark.errors import Bug, ConfigError, TransientError
 from destination_s3_spark.formats.file_format import Content, FileColumns, FileOptions, FileWriter
 from destination_s3_spark.formats.file_statistics import WrittenFile
 from destination_s3_spark.schema.partitioning import Partitioning
 from destination_s3_spark.storage.paths import MAX_KEY_BYTES
+from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
 
@@ -82,7 +85,51 @@ def key_in(key: str, folder: str) -> str:
     return found
 
 
-class PartitionedFiles:
+def made_readable(staged: FileEntry, s3: S3Settings) -> FileEntry:
+    """Complete the upload of a scratch file, so that it can be read. Raises TransientError if the upload is gone."""
+    if not complete(S3Store(s3), [staged]):
+        raise TransientError(f"The upload of s3://{s3.bucket}/{staged.key} has gone before it was complete. Try again.")
+    return staged.visible()
+
+
+class FileSeries:
+    """Staged files of rows, each up to `full_bytes`. `start` begins the file of the next key. When keys run out, the last file grows.
+
+    A file that is not staged is aborted with the stack.
+    """
+
+    def __init__(
+        self, keys: Iterable[str], full_bytes: float, start: Callable[[str], StagedFile[pa.RecordBatch]], stack: ExitStack
+    ) -> None:
+        self._keys = deque(keys)
+        self._full_bytes = full_bytes
+        self._start = start
+        self._stack = stack
+        self._file: StagedFile[pa.RecordBatch] | None = None
+        self._staged: list[FileEntry] = []
+        self.rows = 0
+
+    def write(self, rows: pa.Table, piece_bytes: int) -> None:
+        """Write the next rows in pieces of this size in Arrow memory."""
+        for batch in batches_of(rows, piece_bytes):
+            if self._file is not None and self._keys and self._file.bytes >= self._full_bytes:
+                self.stage()
+            if self._file is None:
+                if not self._keys:
+                    raise Bug("A merge has rows and no key to write them to; nothing was committed.")
+                self._file = self._stack.enter_context(self._start(self._keys.popleft()))
+            self._file.write(batch)
+            self.rows += batch.num_rows
+
+    def stage(self) -> tuple[FileEntry, ...]:
+        """Finish the open file, and return all files."""
+        if self._file is not None:
+            self._staged.append(self._file.stage())
+            self._file = None
+        return tuple(self._staged)
+
+
+class PartitionedFiles(ExitStack):
     """Rows that wait in memory, and the files of their partitions. `key` is that of an unpartitioned file.
 
     A context manager that aborts all uploads when it is left with an error.
@@ -98,6 +145,7 @@ class PartitionedFiles:
         metadata: Mapping[str, str],
         s3: S3Settings,
     ) -> None:
+        super().__init__()
         self._kind = kind
         self._key = key
         self.columns = columns
@@ -105,16 +153,9 @@ class PartitionedFiles:
         self.partitioning = partitioning
         self._metadata = metadata
         self._s3 = s3
-        self._stack = ExitStack()
         self._waiting: dict[str, list[pa.RecordBatch]] = {}
         self.bytes = 0
         """Arrow memory of the rows."""
-
-    def __enter__(self) -> PartitionedFiles:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._stack.__exit__(kind, error, trace)
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Take over rows."""
@@ -138,7 +179,7 @@ class PartitionedFiles:
 
     def _written(self, value: str) -> StagedFile[pa.RecordBatch]:
         sink = StagedFileSink(self._s3, key_in(self._key, self.partitioning.folder(value)), self._metadata)
-        file = self._stack.enter_context(StagedFile(self._kind, sink, self._options.open(sink, self.columns), value))
+        file = self.enter_context(StagedFile(self._kind, sink, self._options.open(sink, self.columns), value))
         for rows in self._waiting.pop(value):
             file.write(rows)
         file.close()

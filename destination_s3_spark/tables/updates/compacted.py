@@ -98,7 +98,7 @@ def _made(table: OpenTable, joins: Sequence[_Join], s3: S3Settings) -> Steps[Map
     tasks = [JoinTask(join.group, join.key, join.options, s3) for join in joins if join.key not in made]
     if tasks:
         try:
-            done = yield from Work(join_files, tasks, lambda task: task.bytes).results()
+            done = yield from Work(join_files, tasks, lambda task: sum(file.bytes for file in task.group)).results()
         except SyncError as error:
             _warn(table, f"{type(error).__name__}: {error}")
             return made

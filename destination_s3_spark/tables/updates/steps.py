@@ -25,7 +25,9 @@ class Work(Generic[T, R]):
     size: Callable[[T], int]
 
     def results(self) -> Steps[list[R]]:
-        """Yield the tasks to be computed, and return their results in the order of the tasks."""
+        """Yield the tasks to be computed, if there are any, and return their results in the order of the tasks."""
+        if not self.tasks:
+            return []
         done: list[R] = yield self
         return done
 
