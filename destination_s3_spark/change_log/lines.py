@@ -137,10 +137,10 @@ def json_name(name: str) -> str:
 
 
 class LogLines(TextFile):
-    """A text file of the change log being written to a sink."""
+    """A text file of the change log being written to a sink. `schema` is by default that of rows."""
 
-    def __init__(self, sink: Sink, columns: LogColumns, schema: pa.Schema) -> None:
-        super().__init__(sink, schema, Compression.GZIP)
+    def __init__(self, sink: Sink, columns: LogColumns, schema: pa.Schema | None = None) -> None:
+        super().__init__(sink, columns.row_schema if schema is None else schema, Compression.GZIP)
         in_each_image = sum(len(field.name) + _QUOTED for field in columns.fields)
         self._most_rows = _NAMES_BYTES // (3 * in_each_image + 1) or 1  # new, old and Exists
 

@@ -11,8 +11,7 @@ from destination_s3_spark.change_log.options import ChangeLogFormat
 from destination_s3_spark.change_log.parsing import PARQUET_ROWS_AT_ONCE, text_rows
 from destination_s3_spark.change_log.typed import LOG_PARQUET
 from destination_s3_spark.formats.file_format import FileWriter, SeekableFile, Sink
-from destination_s3_spark.formats.file_statistics import WrittenFile
-from destination_s3_spark.formats.parquet import ParquetFile
+from destination_s3_spark.formats.parquet import JoinedParquetFile, ParquetFile
 from destination_s3_spark.formats.text_file import Compression, TextWriter
 
 
@@ -36,24 +35,16 @@ class _RedactedText(TextWriter[SeekableFile]):
                 self._rows += position >= 0
 
 
-class _RedactedParquet(FileWriter[SeekableFile]):
+class _RedactedParquet(JoinedParquetFile):
     def __init__(self, sink: Sink, gone: frozenset[int]) -> None:
-        self._sink = sink
+        super().__init__(sink, LOG_PARQUET)
         self._gone = gone
-        self._file: ParquetFile | None = None
 
     def write(self, content: SeekableFile) -> None:
         start = 0
         with pq.ParquetFile(content) as source:
-            self._file = ParquetFile(self._sink, source.schema_arrow, LOG_PARQUET)
+            file = self._joined = ParquetFile(self._sink, source.schema_arrow, LOG_PARQUET)
             for batch in source.iter_batches(PARQUET_ROWS_AT_ONCE):
                 kept = np.array([start + position not in self._gone for position in range(batch.num_rows)], np.bool_)
-                self._file.write(batch.filter(pa.array(kept)))
+                file.write(batch.filter(pa.array(kept)))
                 start += batch.num_rows
-
-    def close(self) -> WrittenFile:
-        return WrittenFile(0) if self._file is None else self._file.close()
-
-    def abandon(self) -> None:
-        if self._file is not None:
-            self._file.abandon()

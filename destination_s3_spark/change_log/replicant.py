@@ -73,9 +73,6 @@ class ReplicantJsonChanges(EventLines):
 class ReplicantJsonSnapshot(LogLines):
     """A file of rows being written to a sink."""
 
-    def __init__(self, sink: Sink, columns: LogColumns) -> None:
-        super().__init__(sink, columns, columns.row_schema)
-
     def _lines(self, batch: pa.RecordBatch) -> pa.StringArray:
         return text_join(*_object(batch.schema.names, map(_texts, batch.columns)), line_ends(batch), null=JSON_NULL)
 
@@ -146,7 +143,7 @@ class CsvSnapshot(LogLines):
     """A CSV file of rows being written to a sink."""
 
     def __init__(self, sink: Sink, columns: LogColumns, *, header: bool) -> None:
-        super().__init__(sink, columns, columns.row_schema)
+        super().__init__(sink, columns)
         if header:
             self._put(_header([field.name for field in columns.fields]))
 

@@ -51,9 +51,6 @@ class TypedJsonlChanges(EventLines):
 class TypedJsonlSnapshot(LogLines):
     """A file of rows being written to a sink."""
 
-    def __init__(self, sink: Sink, columns: LogColumns) -> None:
-        super().__init__(sink, columns, columns.row_schema)
-
     def _lines(self, batch: pa.RecordBatch) -> pa.StringArray:
         values = [pc.fill_null(json_texts(column), "null") for column in batch.columns]
         return text_join(*_object(batch.schema.names, values), "\n")

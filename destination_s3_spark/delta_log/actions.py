@@ -15,6 +15,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 
 from destination_s3_spark.schema.airbyte_type import (
     AirbyteType,
@@ -184,34 +185,15 @@ class MalformedCheckpoint(Exception):
 
 def encode_checkpoint(contents: DeltaSnapshot) -> tuple[bytes, int]:
     """Return the bytes of the Parquet file and its number of actions. Removed files are left out: they are not in the bucket either."""
-    protocol, metadata = contents.protocol, contents.metadata
-    protocols = [
-        {
-            "minReaderVersion": protocol.min_reader_version,
-            "minWriterVersion": protocol.min_writer_version,
-            "readerFeatures": protocol.reader_features,
-            "writerFeatures": protocol.writer_features,
-        }
-    ]
-    metadatas = [
-        {
-            "id": metadata.id,
-            "format": {"provider": metadata.format.provider, "options": list(metadata.format.options.items())},
-            "schemaString": metadata.schema_string,
-            "partitionColumns": metadata.partition_columns,
-            "configuration": list(metadata.configuration.items()),
-        }
-    ]
-    txns = [{"appId": txn.app_id, "version": txn.version, "lastUpdated": txn.last_updated} for txn in contents.transactions]
-    columns: dict[str, list[dict[str, Any]]] = {
-        "txn": txns,
-        "add": _add_rows(contents.adds),
-        "remove": [],
-        "metaData": metadatas,
-        "protocol": protocols,
+    columns = {
+        "txn": contents.transactions,
+        "add": [replace(add, data_change=False) for add in contents.adds],
+        "metaData": [contents.metadata],
+        "protocol": [contents.protocol],
     }
     # Each row holds one action, so that the other columns are null there.
-    parts = [pa.table({name: pa.array(rows, _SCHEMA.field(name).type)}) for name, rows in columns.items() if rows]
+    actions = ((name, msgspec.to_builtins(found)) for name, found in columns.items())
+    parts = [pa.table({name: pa.array(rows, _SCHEMA.field(name).type)}) for name, rows in actions]
     table = pa.concat_tables([*parts, _SCHEMA.empty_table()], promote_options="default").select(_SCHEMA.names)
     out = io.BytesIO()
     pq.write_table(table, out, compression="snappy")
@@ -247,20 +229,6 @@ def decode_checkpoint(body: bytes) -> DeltaSnapshot:
         )
     except (pa.ArrowException, KeyError, TypeError, ValueError) as error:
         raise MalformedCheckpoint(f"{type(error).__name__}: {error}") from None
-
-
-def _add_rows(adds: Iterable[Add]) -> list[dict[str, Any]]:
-    return [
-        {
-            "path": add.path,
-            "partitionValues": list(add.partition_values.items()),
-            "size": add.size,
-            "modificationTime": add.modification_time,
-            "dataChange": False,
-            "stats": add.stats,
-        }
-        for add in adds
-    ]
 
 
 def _add(row: Mapping[str, Any]) -> Add:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -17,20 +17,16 @@ import pyarrow.compute as pc
 
 from destination_s3_spark.decoding.plan import Values
 from destination_s3_spark.exact_json.values import string_value
-from destination_s3_spark.formats.file_format import FileColumns, FileFormat, Sink
+from destination_s3_spark.formats.file_format import FileColumns, Sink
 from destination_s3_spark.formats.text_file import (
-    Compression,
     Flattening,
     JoinedTextFile,
     TextFile,
-    chosen_compression,
-    chosen_flattening,
+    TextOptions,
     meta_json,
+    text_format,
     text_join,
 )
-
-if TYPE_CHECKING:  # a cluster's executors have no pydantic
-    from destination_s3_spark.config.format_options import CsvFormat
 
 _NULL = '""'
 _META_COLUMNS = 4
@@ -38,30 +34,13 @@ _LINE_END = b"\r\n"
 
 
 @dataclass(frozen=True, slots=True)
-class CsvOptions:
-    flattening: Flattening = Flattening.NONE
-    compression: Compression = Compression.GZIP
-
+class CsvOptions(TextOptions):
     stem: ClassVar[str] = ".csv"
-    """The extension without the suffix of the compression."""
-
-    @property
-    def compressed(self) -> bool:
-        """Whether the rows are compressed."""
-        return self.compression is not Compression.NONE
-
-    @property
-    def extension(self) -> str:
-        """The end of the files' keys."""
-        return f"{CsvOptions.stem}{self.compression.value}"
 
     @property
     def values(self) -> Values:
         """The whole record in one column, or with flattening one column of JSON text per field."""
         return Values.RECORD if self.flattening is Flattening.NONE else Values.CELLS
-
-    def require_fitting(self, columns: FileColumns) -> None:
-        """Accept all columns, because all values are written as text."""
 
     def open(self, sink: Sink, columns: FileColumns) -> CsvFile:
         """Start a new file that is written into `sink`."""
@@ -140,15 +119,4 @@ def _doubled(text: str) -> str:
     return text.replace('"', '""')
 
 
-def _options(chosen: CsvFormat) -> CsvOptions:
-    return CsvOptions(chosen_flattening(chosen.flattening), chosen_compression(chosen.compression))
-
-
-CSV = FileFormat(
-    "CSV",
-    "CSV",
-    tuple(CsvOptions.stem + compression.value for compression in Compression),
-    typed=False,
-    sorted_rows=False,
-    options=_options,
-)
+CSV = text_format("CSV", "CSV", CsvOptions.stem, CsvOptions)

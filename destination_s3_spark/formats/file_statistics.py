@@ -73,6 +73,13 @@ def unbounded_columns(files: Iterable[FileStatistics]) -> frozenset[str]:
     return frozenset(name for file in files for name, bound in file.min.items() if _holds_no_bound(bound))
 
 
+def of_member(tree: Any, path: Iterable[str]) -> Any:
+    """Return what a tree of statistics has of a column or member, None if it has nothing."""
+    for name in path:
+        tree = tree.get(name) if isinstance(tree, dict) else None
+    return tree
+
+
 def _holds_no_bound(bound: Any) -> bool:
     return any(map(_holds_no_bound, bound.values())) if isinstance(bound, dict) else bound is NO_BOUND
 

@@ -8,56 +8,33 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from destination_s3_spark.decoding.plan import Values
 from destination_s3_spark.exact_json.members import members
-from destination_s3_spark.formats.file_format import FileColumns, FileFormat, Sink
+from destination_s3_spark.formats.file_format import FileColumns, Sink
 from destination_s3_spark.formats.text_file import (
-    Compression,
     Flattening,
     JoinedTextFile,
     TextFile,
+    TextOptions,
     beside_meta,
-    chosen_compression,
-    chosen_flattening,
     meta_json,
+    text_format,
     text_join,
 )
-
-if TYPE_CHECKING:  # a cluster's executors have no pydantic
-    from destination_s3_spark.config.format_options import JsonlFormat
 
 _MAYBE_META_KEY = r"(?i)_airbyte_|\\u00(5f|[46][1259]|[57][249])"
 """Matches every object that has a key like one of the connector's own, even with escaped characters, and few other objects."""
 
 
 @dataclass(frozen=True, slots=True)
-class JsonlOptions:
-    """Options of a JSON Lines file."""
-
-    flattening: Flattening = Flattening.NONE
-    compression: Compression = Compression.GZIP
-
+class JsonlOptions(TextOptions):
     stem: ClassVar[str] = ".jsonl"
-    """The extension without the suffix of the compression."""
     values: ClassVar[Values] = Values.RECORD
-
-    @property
-    def compressed(self) -> bool:
-        """Whether the rows are compressed."""
-        return self.compression is not Compression.NONE
-
-    @property
-    def extension(self) -> str:
-        """The end of the files' keys."""
-        return f"{JsonlOptions.stem}{self.compression.value}"
-
-    def require_fitting(self, columns: FileColumns) -> None:
-        """Accept all columns, because all values are written as text."""
 
     def open(self, sink: Sink, columns: FileColumns) -> JsonlFile:
         """Start a new file that is written into `sink`."""
@@ -103,15 +80,4 @@ def _renamed(text: str) -> str:
     return "{" + ",".join(f"{key}:{value}" for key, value in found) + "}"
 
 
-def _options(chosen: JsonlFormat) -> JsonlOptions:
-    return JsonlOptions(chosen_flattening(chosen.flattening), chosen_compression(chosen.compression))
-
-
-JSONL = FileFormat(
-    "JSON Lines",
-    "JSONL",
-    tuple(JsonlOptions.stem + compression.value for compression in Compression),
-    typed=False,
-    sorted_rows=False,
-    options=_options,
-)
+JSONL = text_format("JSON Lines", "JSONL", JsonlOptions.stem, JsonlOptions)

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from destination_s3_spark.formats.file_statistics import NO_BOUND, UNBOUNDED, FileStatistics
+from destination_s3_spark.formats.file_statistics import NO_BOUND, UNBOUNDED, FileStatistics, of_member
 
 MOST_COLUMNS = 500
 """The number of bounded columns and members above which a file has no statistics, because they would make its entry too large."""
@@ -147,8 +147,8 @@ def completed(statistics: FileStatistics, schema: pa.Schema, rows: int) -> FileS
     for node in _nodes(schema):
         if node.leaf is None:
             for tree in (low, high, nulls):
-                _put(tree, node.path, _get(tree, node.path) or {})
-        elif _converter(node.type) is not None and _get(nulls, node.path) is None:
+                _put(tree, node.path, of_member(tree, node.path) or {})
+        elif _converter(node.type) is not None and of_member(nulls, node.path) is None:
             _put(nulls, node.path, rows)
     return FileStatistics(low, high, nulls)
 
@@ -310,13 +310,6 @@ def _put(tree: dict[str, Any], path: Path, value: Any) -> None:
     for name in path[:-1]:
         tree = tree.setdefault(name, {})
     tree[path[-1]] = value
-
-
-def _get(tree: dict[str, Any], path: Path) -> Any:
-    found: Any = tree
-    for name in path:
-        found = found.get(name) if isinstance(found, dict) else None
-    return found
 
 
 def _copy(tree: dict[str, Any]) -> dict[str, Any]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from itertools import chain, groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -15,13 +16,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from isal import isal_zlib
 
-from destination_s3_spark.formats.file_format import Content, DifferentColumns, DirectWriter, SeekableFile, Sink, require_columns
+from destination_s3_spark.formats.file_format import (
+    Content,
+    DifferentColumns,
+    DirectWriter,
+    FileColumns,
+    FileFormat,
+    FileOptions,
+    SeekableFile,
+    Sink,
+    require_columns,
+)
 from destination_s3_spark.formats.file_statistics import WrittenFile
 from destination_s3_spark.formats.row_bytes import row_bytes, row_offsets
 
 if TYPE_CHECKING:  # a cluster's executors have no pydantic
-    from destination_s3_spark.config.format_options import Flattening as FlatteningOption
-    from destination_s3_spark.config.format_options import TextCompression
+    from destination_s3_spark.config.format_options import CsvFormat, JsonlFormat
 
 _GZIP_LEVEL = 2
 """ISA-L's default level. On lines of a change log it is six times as fast as zlib's level 4, and the files have the same size."""
@@ -47,14 +57,39 @@ class Flattening(Enum):
     ROOT = "root"
 
 
-def chosen_flattening(chosen: FlatteningOption) -> Flattening:
-    """Convert the user's option."""
-    return Flattening.ROOT if chosen == "Root level flattening" else Flattening.NONE
+@dataclass(frozen=True, slots=True)
+class TextOptions:
+    """The options of a text file."""
+
+    flattening: Flattening = Flattening.NONE
+    compression: Compression = Compression.GZIP
+
+    stem: ClassVar[str]
+    """The extension without the suffix of the compression."""
+
+    @property
+    def compressed(self) -> bool:
+        """Whether the rows are compressed."""
+        return self.compression is not Compression.NONE
+
+    @property
+    def extension(self) -> str:
+        """The end of the files' keys."""
+        return f"{self.stem}{self.compression.value}"
+
+    def require_fitting(self, columns: FileColumns) -> None:
+        """Accept all columns, because all values are written as text."""
 
 
-def chosen_compression(chosen: TextCompression) -> Compression:
-    """Convert the user's option."""
-    return Compression.GZIP if chosen.compression_type == "GZIP" else Compression.NONE
+def text_format(title: str, format_type: str, stem: str, made: Callable[[Flattening, Compression], FileOptions]) -> FileFormat:
+    """Return a text format. `made` makes its options."""
+
+    def options(chosen: CsvFormat | JsonlFormat) -> FileOptions:
+        flattening = Flattening.ROOT if chosen.flattening == "Root level flattening" else Flattening.NONE
+        return made(flattening, Compression.GZIP if chosen.compression.compression_type == "GZIP" else Compression.NONE)
+
+    extensions = tuple(stem + compression.value for compression in Compression)
+    return FileFormat(title, format_type, extensions, typed=False, sorted_rows=False, options=options)
 
 
 class TextWriter(DirectWriter[Content]):

@@ -39,11 +39,7 @@ class Transform(Enum):
 
 
 class NotPartitionable(Exception):
-    """A column cannot partition a table with this transform. `reason` follows the column's name in a message."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    """A column cannot partition a table with this transform. The text follows the column's name in a message."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -222,11 +222,16 @@ def differ(new: pa.Array[Any], old: pa.Array[Any]) -> Flags:
 def _milliseconds(times: pa.Array[Any]) -> pa.Int64Array:
     """Convert timestamps, or texts of them, to milliseconds since 1970 UTC. Other text becomes null."""
     if pa.types.is_string(times.type):
-        texts = times.dictionary_encode()
-        read = [temporal(Scalar.TIMESTAMP_WITH_TIMEZONE, text) for text in texts.dictionary.to_pylist()]
-        microseconds = pa.array([None if isinstance(value, Reason) else value for value in read], pa.timestamp("us", "UTC"))
-        times = microseconds.take(texts.indices)
+        times = moments(times)
     return times.cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64())
+
+
+def moments(texts: pa.StringArray) -> pa.TimestampArray:
+    """Return texts of timestamps as times in UTC, in microseconds. Other text becomes null."""
+    encoded = texts.dictionary_encode()
+    read = [temporal(Scalar.TIMESTAMP_WITH_TIMEZONE, text) for text in encoded.dictionary.to_pylist()]
+    times = pa.array([None if isinstance(value, Reason) else value for value in read], pa.timestamp("us", "UTC"))
+    return times.take(encoded.indices)
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,7 @@ def partitioning_of(stream: Stream, schema: TableSchema, options: FileOptions) -
     try:
         require_partitionable(column.type, spec.transform)
     except NotPartitionable as error:
-        raise _refused(stream, f"{OPTION}: the column '{spec.source}' {error.reason}. Choose accordingly and refresh the stream.") from None
+        raise _refused(stream, f"{OPTION}: the column '{spec.source}' {error}. Choose accordingly and refresh the stream.") from None
     taken = next((name for name in schema.columns.names if name.casefold() == spec.name.casefold()), None)
     if taken is not None:
         raise _refused(

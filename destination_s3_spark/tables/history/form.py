@@ -9,21 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from destination_s3_spark.chain.files import FileKind, generation_metadata
-from destination_s3_spark.decoding.changes import Reason
-from destination_s3_spark.decoding.temporal import temporal
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.formats.parquet import ParquetOptions
-from destination_s3_spark.schema.airbyte_type import Scalar
 from destination_s3_spark.schema.arrow import contiguous
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
+from destination_s3_spark.tables.capture.events import moments
 from destination_s3_spark.tables.columns.validity import VALIDITY
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.rules import IS_CURRENT, IS_DELETED, VALID_FROM, VALID_FROM_SYNC, VALID_TO
@@ -96,7 +93,8 @@ class HistoryForm:
         """Return the time of the change that each row reports, in microseconds since 1970."""
         found = contiguous(rows[EXTRACTED_AT]).cast(_MICROS)
         if self.time is not None:
-            found = pc.coalesce(_moments(contiguous(rows[self.time])), found)
+            given = contiguous(rows[self.time])
+            found = pc.coalesce(moments(given) if pa.types.is_string(given.type) else given.cast(_MICROS), found)
         return np.asarray(found.cast(pa.int64()))
 
 
@@ -128,13 +126,3 @@ def version_form(form: TableFormat) -> MergeForm:
     """Return the form in which versions are read."""
     payload = pa.schema([pa.field(field.name, field.type) for field in version_columns(form)])
     return MergeForm(payload, form.spec, partial(project, schema=payload), form.form.soft)
-
-
-def _moments(values: pa.Array[Any]) -> pa.Array[Any]:
-    """Return timestamps, or texts of them, as times in UTC. Other text becomes null."""
-    if not pa.types.is_string(values.type):
-        return values.cast(_MICROS)
-    texts = values.dictionary_encode()
-    read = [temporal(Scalar.TIMESTAMP_WITH_TIMEZONE, text) for text in texts.dictionary.to_pylist()]
-    moments = pa.array([None if isinstance(moment, Reason) else moment for moment in read], _MICROS)
-    return moments.take(texts.indices)

@@ -54,11 +54,7 @@ HISTORY_SUFFIX = "_history"
 
 
 class NotPublished(Exception):
-    """A publisher does not publish a table: it refuses the table, or its catalog fails. `reason` is for users: what and what to do."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    """A publisher does not publish a table: it refuses the table, or its catalog fails. The text is for users: what and what to do."""
 
 
 class Publisher(Protocol):
@@ -165,14 +161,14 @@ def publication_of(publisher: Publisher, store: ObjectStore, state: TableState, 
     try:
         block = publisher.published(store, state)
     except NotPublished as error:
-        return Publication(publisher.name, None, error.reason)
+        return Publication(publisher.name, None, str(error))
     found = Publication(publisher.name, block)
     if not found.is_behind(state.last_data):
         return found
     try:
         publisher.require_fitting(store, state, live)
     except NotPublished as error:
-        return Publication(publisher.name, block, error.reason)
+        return Publication(publisher.name, block, str(error))
     return found
 
 
@@ -271,7 +267,7 @@ def _is_behind(publisher: Publisher, store: ObjectStore, chain: Chain) -> bool:
     try:
         return Publication(publisher.name, publisher.published(store, chain.head)).is_behind(chain.head.last_data)
     except NotPublished as error:
-        _warn(publisher, chain, error.reason)
+        _warn(publisher, chain, str(error))
         return False
 
 
@@ -282,7 +278,7 @@ def _publish(publisher: Publisher, store: ObjectStore, chain: Chain, state: Tabl
             chain.shown[publisher.name] = PublishedMark(mark, live)
         chain.not_shown.pop(publisher.name, None)
     except NotPublished as error:
-        _warn(publisher, chain, error.reason)
+        _warn(publisher, chain, str(error))
 
 
 def _warn(publisher: Publisher, chain: Chain, reason: str) -> None:
@@ -317,7 +313,7 @@ def begin_anew(publishers: Sequence[Publisher], store: ObjectStore, chain: Chain
                 publisher.begin_anew(store, chain.head)
             except NotPublished as error:
                 raise TransientError(
-                    f"The rows have left the table's files, but not yet what is published of it: {error.reason} Then run forget again.",
+                    f"The rows have left the table's files, but not yet what is published of it: {error} Then run forget again.",
                     stream=chain.head.identity.stream,
                 ) from error
 

@@ -7,7 +7,7 @@ Columns without values have counts only, and lists have none.
 from __future__ import annotations
 
 import decimal
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date, datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR
@@ -37,7 +37,7 @@ from pyiceberg.types import (
     TimeType,
 )
 
-from destination_s3_spark.formats.file_statistics import FileStatistics
+from destination_s3_spark.formats.file_statistics import FileStatistics, of_member
 from destination_s3_spark.schema.airbyte_type import (
     AirbyteType,
     Array,
@@ -115,12 +115,12 @@ def metrics(schema: Schema, statistics: FileStatistics | None, rows: int) -> Met
     if statistics is None:
         return found
     for number, kind, path in _leaves(schema.fields, ()):
-        nulls = _get(statistics.nulls, path)
+        nulls = of_member(statistics.nulls, path)
         if nulls is None:
             continue
         found.value_counts[number], found.null_value_counts[number] = rows, nulls
         for bounds, tree, upper in ((found.lower_bounds, statistics.min, False), (found.upper_bounds, statistics.max, True)):
-            bound = _get(tree, path)
+            bound = of_member(tree, path)
             if bound is not None:
                 bounds[number] = to_bytes(kind, _value(kind, bound, upper=upper))
     return found
@@ -134,13 +134,6 @@ def _leaves(fields: tuple[NestedField, ...], path: tuple[str, ...]) -> Iterator[
             yield from _leaves(column.field_type.fields, here)
         elif isinstance(column.field_type, PrimitiveType):
             yield column.field_id, column.field_type, here
-
-
-def _get(tree: Mapping[str, Any], path: tuple[str, ...]) -> Any:
-    found: Any = tree
-    for name in path:
-        found = found.get(name) if isinstance(found, Mapping) else None
-    return found
 
 
 def _value(kind: PrimitiveType, bound: Any, *, upper: bool) -> Any:

@@ -247,7 +247,7 @@ def _check(config: Config, store: ObjectStore, template: PathTemplate) -> None:
 
             table.try_out(connected, table.Place((options.namespace or NO_NAMESPACE, name), uri, uri, uri))
     except NotPublished as error:
-        raise ConfigError(f"Tables cannot be published for Iceberg: {error.reason}") from error
+        raise ConfigError(f"Tables cannot be published for Iceberg: {error}") from error
     finally:
         with suppress(SyncError):
             store.delete([info.key for info in store.list(f"{folder}/")])

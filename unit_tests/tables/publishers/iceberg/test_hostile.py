@@ -128,7 +128,7 @@ def test_what_the_server_says_is_told_without_secrets(server: HostileCatalog, mo
     monkeypatch.setattr(server, "answer", lambda *_: (500, {"error": {"message": said, "type": "Unchecked", "code": 500}}))
     with pytest.raises(NotPublished) as failed:
         load(server, credential="my-id:my-secret")
-    assert "in trouble (ServerError: Unchecked: Failed to get table [31m shop.users for **** of **** by Bearer ****)" in failed.value.reason
+    assert "in trouble (ServerError: Unchecked: Failed to get table [31m shop.users for **** of **** by Bearer ****)" in str(failed.value)
 
 
 def test_metadata_names_files_of_its_own_folder_only(make_table: Any, tmp_path: Path) -> None:
