@@ -79,7 +79,6 @@ def _hint_problems(found: Audit, chain: Chain) -> Iterator[str]:
 
 
 def _agree(state: TableState, theirs: TableState) -> bool:
-    """Tell whether two states are the same."""
     # A writer's own state names the kind of its schema's event, a state read from blocks does not.
     state, theirs = _without_kind(state), _without_kind(theirs)
     # The block itself may say that the last data block is settled.

@@ -253,7 +253,6 @@ def _merge_data(state: TableState, number: int, event: MergeData) -> TableState:
 
 
 def _forgotten(contents: Contents, event: MergeData) -> Contents:
-    """Take off the rows that landed and are forgotten."""
     rows, earlier = event.rows_forgotten, event.earlier_rows_forgotten
     landed, left = contents.landed - rows, contents.earlier_rows - earlier
     if earlier > rows or left < 0 or landed < left:

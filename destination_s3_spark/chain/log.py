@@ -60,7 +60,8 @@ class Chain:
     def __init__(self, store: ObjectStore, table: Table, clock: Clock = utc_now) -> None:
         self._store = store
         self.table = table
-        self._prefix = table.chain_prefix
+        self.prefix = table.chain_prefix
+        """The key prefix of the blocks, ending in `/`."""
         self._stream = table.stream
         self._clock = clock
         self._territory = table.territory(table.final_root)
@@ -88,11 +89,6 @@ class Chain:
         return self._territory
 
     @property
-    def prefix(self) -> str:
-        """The key prefix of the blocks, ending in `/`."""
-        return self._prefix
-
-    @property
     def head(self) -> TableState:
         """State of a chain that has blocks. Raises Bug when no block is known."""
         if self.state is None:
@@ -105,7 +101,7 @@ class Chain:
         The hint of a closed session may be out of date; `catch_up` and `append` detect that. From any other hint, read on to the head.
         """
         try:
-            known = decode_hint(self._store.get(self._prefix + HINT_NAME, MOST_HINT_BYTES))
+            known = decode_hint(self._store.get(self.prefix + HINT_NAME, MOST_HINT_BYTES))
             require_plausible(known, self.table)
         except ObjectNotFound:
             return
@@ -217,7 +213,7 @@ class Chain:
             logger.debug("hint of table %s not written: %d bytes are too many", self._stream, len(body))
             return
         try:
-            self._store.put(self._prefix + HINT_NAME, body)
+            self._store.put(self.prefix + HINT_NAME, body)
         except (SyncError, OutcomeUnknown) as error:
             logger.debug("hint of table %s not written: %s", self._stream, error)
 
@@ -343,7 +339,7 @@ class Chain:
         return low
 
     def _create(self, number: int, body: bytes) -> None:
-        key = self._prefix + block_name(number)
+        key = self.prefix + block_name(number)
         for _ in range(CREATE_TRIES):
             try:
                 self._store.create(key, body)
@@ -361,7 +357,7 @@ class Chain:
 
     def _get(self, number: int) -> bytes | None:
         try:
-            return self._store.get(self._prefix + block_name(number), MOST_BLOCK_BYTES)
+            return self._store.get(self.prefix + block_name(number), MOST_BLOCK_BYTES)
         except ObjectNotFound:
             return None
 
@@ -397,6 +393,6 @@ class Chain:
 
     def _damaged(self, what: str) -> DataError:
         return DataError(
-            f"The chain of table {self._stream} under {self._prefix} is damaged: {what}. Only this connector may write there. Restore the "
+            f"The chain of table {self._stream} under {self.prefix} is damaged: {what}. Only this connector may write there. Restore the "
             "objects from a backup or an older version of them; or remove the table's folders and run a refresh."
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -102,10 +102,10 @@ class Engine:
         groups: Sequence[Sequence[Task]],
         progress: Progress | None,
     ) -> list[Done[Result] | Failed]:
-        prepared = list(self._prepare(groups))
+        prepared, manager = list(self._prepare(groups)), self.session.manager
         with (
             self._as_transient(),
-            self._giving_up_without_executors(context),
+            nullcontext() if manager is None else give_up_without_executors(context, manager),  # Spark itself would wait indefinitely
             _watched(context, len(prepared), progress, self._settings.progress_every_s),
         ):
             return context.parallelize(prepared, len(prepared)).map(function).collect()
@@ -115,11 +115,6 @@ class Engine:
             raise outcome.error
         self.lost_attempts = self.lost_attempts or outcome.lost_attempts
         return outcome.results
-
-    def _giving_up_without_executors(self, context: SparkContext) -> AbstractContextManager[None]:
-        """Give up when a cluster has no executors. Spark itself would wait for them indefinitely."""
-        manager = self.session.manager
-        return nullcontext() if manager is None else give_up_without_executors(context, manager)
 
     @contextmanager
     def _as_transient(self) -> Iterator[None]:
@@ -170,7 +165,6 @@ def _watched(context: SparkContext, groups: int, progress: Progress | None, ever
 
 
 def _completed_tasks(context: SparkContext, group: str) -> int:
-    """Return the number of completed tasks in all jobs of a job group."""
     tracker = context.statusTracker()
     jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
     stages = [tracker.getStageInfo(int(stage)) for job in jobs if job is not None for stage in job.stageIds]

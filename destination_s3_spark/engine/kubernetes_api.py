@@ -69,11 +69,8 @@ class KubernetesApi:
 
     def require_rights(self) -> None:
         """Raise ConfigError unless the token is known and its account may do what a session needs."""
-        try:
-            self._request("GET", f"{self.pods_path(self.namespace)}?limit=1")
-            missing = [f"{verb} {resource}" for verb, resource in RIGHTS if not self._may(verb, resource)]
-        except Refused as refused:
-            raise self.explained(refused) from refused
+        self._demand("GET", f"{self.pods_path(self.namespace)}?limit=1")
+        missing = [f"{verb} {resource}" for verb, resource in RIGHTS if not self._may(verb, resource)]
         if missing:
             raise ConfigError(
                 f"The account of the Kubernetes token may not {', '.join(missing)} in the namespace {self.namespace}. Grant it the Role of "
@@ -92,10 +89,7 @@ class KubernetesApi:
 
     def try_pod(self, pod: Answer) -> None:
         """Have the server judge a pod without making it: rights, admission, quotas and the account are tried."""
-        try:
-            self._request("POST", f"{self.pods_path(self.namespace)}?dryRun=All", pod)
-        except Refused as refused:
-            raise self.explained(refused) from refused
+        self._demand("POST", f"{self.pods_path(self.namespace)}?dryRun=All", pod)
 
     def pod(self, name: str) -> Answer | None:
         """Return a pod, or None if there is none that can be seen."""
@@ -106,10 +100,7 @@ class KubernetesApi:
 
     def pods(self, selector: str) -> list[Answer]:
         """Return the pods with these labels."""
-        try:
-            found = self._request("GET", f"{self.pods_path(self.namespace)}?{urlencode({'labelSelector': selector})}")
-        except Refused as refused:
-            raise self.explained(refused) from refused
+        found = self._demand("GET", f"{self.pods_path(self.namespace)}?{urlencode({'labelSelector': selector})}")
         return list(found.get("items") or ())
 
     def delete_pod(self, name: str) -> None:
@@ -150,6 +141,13 @@ class KubernetesApi:
             return ConfigError(f"The Kubernetes API server refuses ({refused.status}): {said}. Check spark.kubernetes.* in spark.conf.")
         return TransientError(f"The Kubernetes API server at {self.url} answers {refused.status}: {said}. Try again later.")
 
+    def _demand(self, method: str, path: str, body: Answer | None = None) -> Answer:
+        """Make a request that must not be refused."""
+        try:
+            return self._request(method, path, body)
+        except Refused as refused:
+            raise self.explained(refused) from refused
+
     def _request(self, method: str, path: str, body: Answer | None = None) -> Answer:
         try:
             answer: Any = json.loads(self._send(method, path, body))
@@ -174,7 +172,6 @@ class KubernetesApi:
         return answer.data
 
     def _unreachable(self, error: Exception) -> SyncError:
-        """Return the error for a request that got no answer."""
         reason = getattr(error, "reason", error)
         if "CERTIFICATE_VERIFY_FAILED" in str(reason):
             return ConfigError(f"The certificate of the Kubernetes API server at {self.url} is of no known authority. {CA_ADVICE}")

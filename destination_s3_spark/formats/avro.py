@@ -72,20 +72,16 @@ class AvroCodec(Enum):
     SNAPPY = "snappy"
 
 
-class Checksum(Enum):
-    """Whether each zstandard block carries a checksum of its content."""
-
-    NONE = "none"
-    INCLUDED = "included"
-
-
 @dataclass(frozen=True, slots=True)
 class AvroOptions:
-    """Options of an Avro file. Only DEFLATE, XZ and ZSTANDARD use `level`, on their own scales. Only ZSTANDARD uses `checksum`."""
+    """Options of an Avro file. Only DEFLATE, XZ and ZSTANDARD use `level`, on their own scales.
+
+    `checksum`: whether each block carries one of its content. Only ZSTANDARD has them.
+    """
 
     codec: AvroCodec = AvroCodec.NULL
     level: int = 0
-    checksum: Checksum = Checksum.NONE
+    checksum: bool = False
 
     extension: ClassVar[str] = ".avro"
     values: ClassVar[Values] = Values.TYPED
@@ -118,7 +114,7 @@ class AvroOptions:
             case AvroCodec.XZ:
                 return lzma.compress(block, preset=self.level)
             case AvroCodec.ZSTANDARD:
-                return zstandard.ZstdCompressor(self.level, write_checksum=self.checksum is Checksum.INCLUDED).compress(block)
+                return zstandard.ZstdCompressor(self.level, write_checksum=self.checksum).compress(block)
             case AvroCodec.SNAPPY:
                 compressed: bytes = pa.Codec("snappy").compress(block, asbytes=True)
                 return compressed + zlib.crc32(block).to_bytes(4, "big")
@@ -317,8 +313,7 @@ def _options(chosen: AvroFormat) -> AvroOptions:
     if codec.codec == "no compression":
         return AvroOptions()
     if codec.codec == "zstandard":
-        checksum = Checksum.INCLUDED if codec.include_checksum else Checksum.NONE
-        return AvroOptions(AvroCodec.ZSTANDARD, codec.compression_level, checksum)
+        return AvroOptions(AvroCodec.ZSTANDARD, codec.compression_level, codec.include_checksum)
     if codec.codec == "Deflate":
         return AvroOptions(AvroCodec.DEFLATE, codec.compression_level)
     if codec.codec == "xz":

@@ -108,7 +108,6 @@ class KeptAvroRows(DirectWriter[Iterable[bytes]]):
 
 
 def _described(header: bytes) -> tuple[dict[str, Any], AvroCodec]:
-    """Return the schema and the codec in a header."""
     source, found = BytesIO(header[_MAGIC_BYTES:]), dict[str, bytes]()
     while count := read_long(source):
         for _ in range(count):

@@ -61,10 +61,7 @@ class Text(AvroType):
 class Boolean(AvroType):
     """True or false."""
 
-    @property
-    def schema(self) -> Schema:
-        """`boolean`."""
-        return "boolean"
+    schema = "boolean"
 
     def parts(self, array: pa.Array[Any]) -> list[Part]:
         """Encode each value as one byte."""
@@ -75,10 +72,7 @@ class Boolean(AvroType):
 class Double(AvroType):
     """A 64-bit floating point number."""
 
-    @property
-    def schema(self) -> Schema:
-        """`double`."""
-        return "double"
+    schema = "double"
 
     def parts(self, array: pa.Array[Any]) -> list[Part]:
         """Encode each number as eight bytes, little-endian."""

@@ -189,7 +189,6 @@ def _narrowed_group(group: _Fields, columns: int) -> _Fields:
 
 
 def _pairs(fields: _Fields) -> list[_Fields]:
-    """Return the key-value metadata of a footer."""
     found = fields.get(_KEY_VALUES)
     return list(found.value[1]) if found is not None and found.type == _LIST and found.value[0] == _STRUCT else []
 

@@ -235,7 +235,6 @@ def _matches(rule: ColumnRule, sent: StreamFields) -> bool:
 
 
 def _places(fields: tuple[Field, ...], parent: KeyPath) -> Iterator[tuple[KeyPath, AirbyteType]]:
-    """Yield the path and the type of every declared member."""
     for column in fields:
         path = (*parent, column.source)
         yield path, column.type

@@ -165,7 +165,6 @@ def in_parallel(function: Callable[[T], R], items: Iterable[T], /) -> Iterable[R
 
 
 def _without(table: ds.FileSystemDataset, bucket: str, keys: Collection[str]) -> ds.FileSystemDataset:
-    """Return the dataset without these files."""
     paths = {f"{bucket}/{key}" for key in keys}
     fragments = [fragment for fragment in table.get_fragments() if fragment.path not in paths]
     return ds.FileSystemDataset(fragments, table.schema, ARROW_PARQUET, table.filesystem)

@@ -140,7 +140,7 @@ class StreamTable:
         evolution = self._evolve(state, partition, replaces=replaces)
         for spec in dict.fromkeys((partition, configured)):  # a configured one that has to wait for a refresh should fit too
             partitioning_of(self.stream, replace(evolution.schema, partition=spec), self.layout.final)
-        self._key_spec(evolution.schema, None)
+        self.key_spec_of(evolution.schema, None)
         self._check_history(evolution.schema)
         plan = row_plan(self.stream, evolution.schema, self.fields.fields, self.layout.final)
         self.layout.final.require_fitting(file_columns(evolution.schema, plan))
@@ -192,7 +192,7 @@ class StreamTable:
             rules=self.rules,
             session=self.session,
             columns=columns,
-            spec=self._key_spec(evolution.schema, partitioning),
+            spec=self.key_spec_of(evolution.schema, partitioning),
             partitioning=partitioning,
             pending=pending,
             kept=kept,
@@ -228,7 +228,8 @@ class StreamTable:
             warn_of_other_rules(self.stream, before, now)
         return evolution.treated(now)
 
-    def _key_spec(self, schema: TableSchema, partitioning: Partitioning | None) -> KeySpec | None:
+    def key_spec_of(self, schema: TableSchema, partitioning: Partitioning | None) -> KeySpec | None:
+        """Return the key of the rows of a deduplicated table with this schema, None for an append table. Raises ConfigError."""
         if not self.deduplicated:
             return None
         return key_spec(self.stream, schema, self.rules.deletion, of_text=self.layout.of_text, partitioning=partitioning)
@@ -285,7 +286,6 @@ class StreamTable:
         return has_state or (found is not None and found.sorted_rows)
 
     def _evolve(self, state: TableState | None, partition: PartitionSpec | None, *, replaces: bool) -> Evolution:
-        """Return the columns in which this sync lands rows."""
         fixed = deciding_fields(self.stream) | ({partition.source} if partition is not None else set())
         policy = schema_policy(self.layout.final, self.rules.schema_change, fixed, replace=replaces)
         recorded = state.schema if state is not None else None

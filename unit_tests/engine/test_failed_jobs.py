@@ -36,8 +36,7 @@ from destination_s3_spark.tables.compaction.join import JoinTask
 from destination_s3_spark.tables.factory import TableFactory
 from destination_s3_spark.tables.forgetting.erasure import CopyTask, LinesTask, PairTask, SortedEraseTask
 from destination_s3_spark.tables.forgetting.log_search import LogPlacesTask, LogSearchTask, LogValuesTask, RedactTask
-from destination_s3_spark.tables.forgetting.referenced import CollectTask
-from destination_s3_spark.tables.forgetting.search import SearchTask, SortedSearchTask
+from destination_s3_spark.tables.forgetting.search import CollectTask, SearchTask, SortedSearchTask
 from destination_s3_spark.tables.forgetting.wanted import Subject
 from destination_s3_spark.tables.found import FoundTable
 from destination_s3_spark.tables.history.task import ClosingTask, HistoryTask

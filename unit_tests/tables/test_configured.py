@@ -10,7 +10,7 @@ import pytest
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.engine.cluster import Cluster
 from destination_s3_spark.errors import ConfigError
-from destination_s3_spark.formats.avro import AvroCodec, AvroOptions, Checksum
+from destination_s3_spark.formats.avro import AvroCodec, AvroOptions
 from destination_s3_spark.formats.csv import CsvOptions
 from destination_s3_spark.formats.file_format import FileOptions
 from destination_s3_spark.formats.jsonl import JsonlOptions
@@ -63,8 +63,8 @@ def test_the_configured_format_becomes_its_options(chosen: dict[str, Any], optio
         ({"codec": "Deflate", "compression_level": 9}, AvroOptions(AvroCodec.DEFLATE, 9)),
         ({"codec": "bzip2"}, AvroOptions(AvroCodec.BZIP2)),
         ({"codec": "xz"}, AvroOptions(AvroCodec.XZ, 6)),
-        ({"codec": "zstandard", "compression_level": -5}, AvroOptions(AvroCodec.ZSTANDARD, -5, Checksum.NONE)),
-        ({"codec": "zstandard", "include_checksum": True}, AvroOptions(AvroCodec.ZSTANDARD, 3, Checksum.INCLUDED)),
+        ({"codec": "zstandard", "compression_level": -5}, AvroOptions(AvroCodec.ZSTANDARD, -5, False)),
+        ({"codec": "zstandard", "include_checksum": True}, AvroOptions(AvroCodec.ZSTANDARD, 3, True)),
         ({"codec": "snappy"}, AvroOptions(AvroCodec.SNAPPY)),
     ],
 )

@@ -191,7 +191,6 @@ class ChangeOutput(ExitStack):
         return fill_placeholders(best, values, made_of.values, dict(self._task.sources), of_text=self._task.plan is not None)
 
     def _values(self, rows: pa.Table, history: History) -> EventValues:
-        """Return the typed columns of the history's rows."""
         stored = rows.select(self._needed).take(pa.array(history.rows))
         at = np.arange(len(stored))
         if self._task.plan is not None:
@@ -256,7 +255,6 @@ class _EventRuns:
 
 
 def _typed(rows: pa.Table, plan: RowPlan) -> pa.Table:
-    """Return text rows as typed columns."""
     batches = rows.select(RAW_SCHEMA.names).cast(RAW_SCHEMA).to_batches()
     return pa.Table.from_batches([typed for _, typed in retyped_rows(batches, plan)], plan.table_schema)
 

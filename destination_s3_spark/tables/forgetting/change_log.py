@@ -32,7 +32,7 @@ from destination_s3_spark.tables.forgetting.log_search import (
     redact,
     search_log,
 )
-from destination_s3_spark.tables.forgetting.referenced import ReferencedValues
+from destination_s3_spark.tables.forgetting.search import ReferencedValues
 from destination_s3_spark.tables.forgetting.wanted import ByKeys, ByValues
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.runs.keys import is_unfit

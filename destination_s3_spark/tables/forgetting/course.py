@@ -21,7 +21,7 @@ from destination_s3_spark.formats.avro import AvroOptions
 from destination_s3_spark.formats.avro_rows import StoredAvro
 from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.formats.read_back import StoredText
-from destination_s3_spark.schema.airbyte_type import Scalar
+from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.schema.arrow import META_FIELDS
 from destination_s3_spark.tables.commit.batch import ForgottenRows
 from destination_s3_spark.tables.commit.generation import generation_of
@@ -37,7 +37,16 @@ from destination_s3_spark.tables.forgetting.erasure import (
     erase_pair,
     erase_sorted,
 )
-from destination_s3_spark.tables.forgetting.search import Found, SearchTask, SortedSearchTask, search, search_sorted
+from destination_s3_spark.tables.forgetting.search import (
+    CollectTask,
+    Found,
+    ReferencedValues,
+    SearchTask,
+    SortedSearchTask,
+    collect,
+    search,
+    search_sorted,
+)
 from destination_s3_spark.tables.forgetting.wanted import ByKeys, Either, Wanted, typed_plan
 from destination_s3_spark.tables.merge.task import form_of_deletions
 from destination_s3_spark.tables.open_table import OpenTable
@@ -46,8 +55,7 @@ from destination_s3_spark.tables.runs.keys import KeySpec, keys_of, lower, upper
 from destination_s3_spark.tables.runs.sorted_file import MergeForm
 from destination_s3_spark.tables.runs.table_format import FileKeys, TableFormat
 from destination_s3_spark.tables.stored.conversion import UnfitValues, project
-from destination_s3_spark.tables.stored.foreign import Source, StoredForeign
-from destination_s3_spark.tables.stored.lines import StoredLines
+from destination_s3_spark.tables.stored.foreign import Source, StoredForeign, StoredLines
 from destination_s3_spark.tables.stored.rewrite import Stored
 from destination_s3_spark.tables.updates.inputs import extension
 from destination_s3_spark.tables.updates.merged import table_format
@@ -306,5 +314,17 @@ class Forgetting:
 
 
 def _beside(file: FileEntry, key: str) -> str:
-    """Return the key in the folder of a file."""
     return file.key.rpartition("/")[0] + "/" + key.rpartition("/")[2]
+
+
+def referenced(forgetting: Forgetting, columns: Sequence[tuple[Field, ...]]) -> Steps[ReferencedValues]:
+    """Collect the values that the rows to forget have, or had in an earlier version. The search must have ended."""
+    files = [(file, wanted) for file in forgetting.files if file.kind is not FileKind.TOMBSTONE and (wanted := forgetting.meant(file))]
+    stored = forgetting.stored([file for file, _ in files])
+    tasks = [CollectTask(one, wanted, columns, forgetting.resources.task.s3) for one, (_, wanted) in zip(stored, files, strict=True)]
+    values: ReferencedValues = {tuple(field.source for field in fields): set() for fields in columns}
+    done = yield from Work(collect, tasks, lambda task: task.stored.file.bytes).results()
+    for found in (*done, *(yield from forgetting.log.values(columns))):
+        for names, texts in found.items():
+            values[names] |= texts
+    return values

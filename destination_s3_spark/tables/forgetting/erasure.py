@@ -23,8 +23,7 @@ from destination_s3_spark.tables.runs.keys import KEY
 from destination_s3_spark.tables.runs.sorted_file import MergeForm, SortedFile, SortedFileWriter, run_schema
 from destination_s3_spark.tables.runs.table_format import MERGED_PIECE_BYTES, FileKeys, TableFormat
 from destination_s3_spark.tables.staged.staged_file import StagedFile, batches_of
-from destination_s3_spark.tables.stored.foreign import StoredForeign
-from destination_s3_spark.tables.stored.lines import StoredLines
+from destination_s3_spark.tables.stored.foreign import StoredForeign, StoredLines
 from destination_s3_spark.tables.stored.rewrite import Stored
 
 

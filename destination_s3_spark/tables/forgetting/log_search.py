@@ -27,11 +27,11 @@ from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.storage.ranged import RangedFile, present
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
-from destination_s3_spark.tables.forgetting.referenced import ReferencedValues, add_values
+from destination_s3_spark.tables.forgetting.search import ReferencedValues, add_values
 from destination_s3_spark.tables.forgetting.wanted import ByKeys, ByValues
 from destination_s3_spark.tables.runs.keys import key_column
 from destination_s3_spark.tables.staged.staged_file import StagedFile
-from destination_s3_spark.tables.stored.lines import record_line
+from destination_s3_spark.tables.stored.foreign import record_line
 
 EVENTS_AT_ONCE = 4_096
 

@@ -18,7 +18,6 @@ from destination_s3_spark.schema.encodings import DESTINATION_S3
 from destination_s3_spark.schema.schema_event import from_event
 from destination_s3_spark.storage.table_paths import ICEBERG_FOLDER
 from destination_s3_spark.tables.columns.partitioning import partitioning_of
-from destination_s3_spark.tables.columns.row_plan import key_spec
 from destination_s3_spark.tables.commit.generation import NOTHING
 from destination_s3_spark.tables.open_table import Columns, OpenTable
 from destination_s3_spark.tables.publishers.publication import HISTORY_SUFFIX
@@ -40,11 +39,6 @@ def recorded_table(closed: StreamTable) -> OpenTable:
     schema = from_event(state.schema)
     encoded = closed.layout.encoded(schema.encodings or DESTINATION_S3)
     partitioning = partitioning_of(closed.stream, schema, encoded.final)
-    spec = (
-        key_spec(closed.stream, schema, closed.rules.deletion, of_text=closed.layout.of_text, partitioning=partitioning)
-        if closed.deduplicated
-        else None
-    )
     table = OpenTable(
         stream=closed.stream,
         declared=closed.fields.fields,
@@ -53,7 +47,7 @@ def recorded_table(closed: StreamTable) -> OpenTable:
         rules=closed.rules,
         session=closed.session,
         columns=Columns(schema, None, state.types_since),
-        spec=spec,
+        spec=closed.key_spec_of(schema, partitioning),
         partitioning=partitioning,
         pending=False,
         kept=NOTHING,

@@ -1,8 +1,8 @@
-"""Search for the rows to forget in a table's files. Spark tasks run `search` and `search_sorted`."""
+"""Search for the rows to forget in a table's files, and for values of theirs on which rows of other streams hang. Spark tasks run it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -10,6 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from destination_s3_spark.chain.files import FileEntry
+from destination_s3_spark.decoding.value_text import value_texts
+from destination_s3_spark.schema.airbyte_type import Field
+from destination_s3_spark.schema.arrow import contiguous
 from destination_s3_spark.storage.ranged import RangedFile, present
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.forgetting.wanted import Either, Wanted, is_one_of
@@ -82,3 +85,33 @@ def _count_of(found: Iterable[pa.BinaryArray | None], keys: frozenset[bytes]) ->
 
 def _count(flags: pa.BooleanArray | pa.ChunkedArray[pa.BooleanScalar]) -> int:
     return pc.sum(flags).as_py() or 0
+
+
+@dataclass(frozen=True, slots=True)
+class CollectTask:
+    """A file with rows to forget, and the columns whose values are collected, those that belong together in one tuple."""
+
+    stored: Source
+    wanted: Wanted | Either
+    columns: Sequence[tuple[Field, ...]]
+    s3: S3Settings
+
+
+ReferencedValues = dict[tuple[str, ...], set[tuple[bytes, ...]]]
+"""The JSON texts of values of a row by the JSON keys of their columns. Rows with a null are left out."""
+
+
+def collect(task: CollectTask) -> ReferencedValues:
+    """Collect the values. Raises DataError for a file that is gone, ConfigError or TransientError."""
+    values: ReferencedValues = {}
+    with present(task.stored.file.key, task.s3):
+        for _, typed in task.stored.rows(task.s3):
+            add_values(values, task.columns, typed.filter(task.wanted.mask(typed)))
+    return values
+
+
+def add_values(values: ReferencedValues, columns: Sequence[tuple[Field, ...]], rows: pa.RecordBatch) -> None:
+    """Add the values of these columns of typed rows."""
+    for fields in columns:
+        texts = zip(*(value_texts(contiguous(rows[field.name]), field.type) for field in fields), strict=True)
+        values.setdefault(tuple(field.source for field in fields), set()).update(row for row in texts if None not in row)

@@ -28,7 +28,7 @@ from destination_s3_spark.schema.column_rules import Action, Treatment
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.runs.keys import META, KeySpec, encode_key, key_column
-from destination_s3_spark.tables.stored.lines import record_line
+from destination_s3_spark.tables.stored.foreign import record_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,6 @@ def _typed(table: OpenTable, subjects: Sequence[Subject]) -> pa.RecordBatch:
 
 
 def _line(stream: StreamId, subject: Subject) -> bytes:
-    """Return a record with the values of a subject."""
     return record_line(stream, b"{" + b",".join(b"%b:%b" % (json.dumps(name).encode(), text) for name, text in subject.values) + b"}")
 
 

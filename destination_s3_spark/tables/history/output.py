@@ -155,7 +155,6 @@ def _require_same_keys(keys: pa.ChunkedArray[Any], at: Indices, versions: pa.Tab
 
 
 def _with_beginnings(rows: pa.Table, at: Indices, versions: pa.Table) -> pa.Table:
-    """Give the rows at these positions the beginnings of versions."""
     begins = np.zeros(len(rows), np.bool_)
     begins[at] = True
     mask, order = pa.array(begins), pa.array(np.argsort(at))

@@ -90,7 +90,6 @@ def _late_rows(rows: pa.Table, late: Late) -> pa.Table:
 
 
 def _ordered(rows: pa.Table, form: HistoryForm) -> tuple[Indices, RankedRows]:
-    """Return the indices of the rows in their order, and the rows."""
     offsets = np.asarray(contiguous(rows[OFFSET]))
     opened = offsets == OPENED_OFFSET
     keys = contiguous(rows[KEY])
@@ -111,7 +110,6 @@ def _ordered(rows: pa.Table, form: HistoryForm) -> tuple[Indices, RankedRows]:
 
 
 def _divided(rows: pa.Table, form: HistoryForm, taken: RankedRows, late: pa.Table) -> Versions:
-    """Divide ordered rows into versions."""
     same_key = np.append(False, taken.group[1:] == taken.group[:-1]) if len(taken.group) else taken.gone
     follows = same_key & ~np.append(True, taken.gone[:-1])[: len(same_key)]
     equal = follows & ~taken.gone

@@ -178,7 +178,6 @@ def blocks(piece: Slice, columns: int) -> Iterator[LineBlock]:
 
 
 def _parts(lines: bytes, most_lines: int) -> Iterator[bytes]:
-    """Yield the lines in parts of at most so many."""
     ends = (np.flatnonzero(np.frombuffer(lines, np.uint8) == ord("\n")) + 1)[most_lines - 1 :: most_lines].tolist()
     start = 0
     for end in ends if ends and ends[-1] == len(lines) else [*ends, len(lines)]:

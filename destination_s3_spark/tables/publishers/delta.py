@@ -62,6 +62,7 @@ from destination_s3_spark.tables.publishers.publication import (
     NotPublished,
     PublisherKind,
     ShownTable,
+    overlap_error,
     recorded_columns,
     recorded_fields,
     recorded_partitioning,
@@ -336,11 +337,7 @@ def _require_publishable(config: Config, roots: Mapping[StreamId, str], template
         )
     shared = overlaps(roots, template)
     if shared:
-        stream, other = min((str(stream), other) for stream, other in shared.items())
-        raise ConfigError(
-            f"publish.delta is on, but on S3 stream '{stream}' and {other} overlap: the folder of one is, holds or lies in the other's. "
-            "A Delta table needs a folder of its own: put ${NAMESPACE} and ${STREAM_NAME} into s3_path_format, or switch publish.delta off."
-        )
+        raise overlap_error("publish.delta", "Delta table", shared)
 
 
 def _is_compaction(state: TableState, added: Set[str], gone: Set[str]) -> bool:

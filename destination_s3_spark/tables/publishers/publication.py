@@ -28,7 +28,7 @@ from destination_s3_spark.chain.log import BlockTaken, Chain
 from destination_s3_spark.chain.settle import readable
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.delta_log.log import DeltaLog, UnreadableLog
-from destination_s3_spark.errors import SyncError, TransientError
+from destination_s3_spark.errors import ConfigError, SyncError, TransientError
 from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.encodings import DESTINATION_S3
 from destination_s3_spark.schema.partitioning import Partitioning
@@ -128,6 +128,15 @@ def rivals_of(names: Mapping[ShownTable, Hashable]) -> dict[ShownTable, StreamId
         for place, table in enumerate(sharing)
         if len(sharing) > 1 and (place or table.is_history or not sharing[1].is_history)
     }
+
+
+def overlap_error(option: str, thing: str, shared: Mapping[StreamId, str]) -> ConfigError:
+    """Return the error for tables with overlapping folders, each of which would need one of its own for a thing that an option requests."""
+    stream, other = min((str(stream), other) for stream, other in shared.items())
+    return ConfigError(
+        f"{option} is on, but on S3 stream '{stream}' and {other} overlap: the folder of one is, holds or lies in the other's. "
+        f"A {thing} needs a folder of its own: put ${{NAMESPACE}} and ${{STREAM_NAME}} into s3_path_format, or switch {option} off."
+    )
 
 
 @dataclass(frozen=True, slots=True)

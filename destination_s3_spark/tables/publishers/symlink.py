@@ -17,12 +17,12 @@ from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.config.format_options import ParquetFormat
-from destination_s3_spark.errors import ConfigError, TransientError
+from destination_s3_spark.errors import TransientError
 from destination_s3_spark.storage.object_store import ObjectChanged, ObjectInfo, ObjectStore
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.table_paths import overlaps
 from destination_s3_spark.stream_id import StreamId
-from destination_s3_spark.tables.publishers.publication import NotPublished, PublisherKind, ShownTable, shown_files
+from destination_s3_spark.tables.publishers.publication import NotPublished, PublisherKind, ShownTable, overlap_error, shown_files
 from destination_s3_spark.tables.rules import MergeRule, waiting_properties
 
 MANIFEST = "_symlink_format_manifest/manifest"
@@ -101,11 +101,7 @@ def _require_publishable(config: Config, roots: Mapping[StreamId, str], template
     """Raise ConfigError if the user switched the option on and folders overlap. If it is on by default, warn about tables without it."""
     shared = overlaps(roots, template) if _wanted(config) else {}
     if shared and "symlink" in config.publish.model_fields_set:
-        stream, other = min((str(stream), other) for stream, other in shared.items())
-        raise ConfigError(
-            f"publish.symlink is on, but on S3 stream '{stream}' and {other} overlap: the folder of one is, holds or lies in the other's. "
-            "A manifest needs a folder of its own: put ${NAMESPACE} and ${STREAM_NAME} into s3_path_format, or switch publish.symlink off."
-        )
+        raise overlap_error("publish.symlink", "manifest", shared)
     if shared:
         logger.warning("no symlink manifest for tables that share a folder with another one: %s", ", ".join(sorted(map(str, shared))))
 

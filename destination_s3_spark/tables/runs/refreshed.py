@@ -100,7 +100,6 @@ class RefreshComparison:
         return compared
 
     def _ranked(self, rows: pa.Table, at: Indices) -> Ranking:
-        """Rank some of the rows, as indices of all."""
         deciding = [name for name in (KEY, CURSOR, EXTRACTED_AT, OFFSET) if name in rows.schema.names]
         found = ranking(rows.select(deciding).take(pa.array(at)), self._has_cursor)
         return Ranking(at[found.order], found.first)
@@ -118,7 +117,6 @@ class RefreshComparison:
         return missing
 
     def _deletions(self, rows: pa.Table) -> pa.Table:
-        """Return the rows as deletions that the refresh implies."""
         refresh, count = self._refresh, len(rows)
         if refresh.keeps and self._soft is not None:
             rows = self._soft.marked(rows, refresh.notice.at, refresh.ids)

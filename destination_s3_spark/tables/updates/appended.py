@@ -74,7 +74,6 @@ def rebuild_from_raw(table: OpenTable, resources: Resources) -> Update:
 def _rewritten(
     table: OpenTable, live: LiveFiles, files: Sequence[FileEntry], resources: Resources, unfit: UnfitValues
 ) -> Steps[list[FileEntry]]:
-    """Rewrite the files on Spark and return them as staged final files."""
     if not files:
         return []
     s3, plan, layout = resources.task.s3, table.plan, table.layout
@@ -99,7 +98,6 @@ def _in_order(made: Sequence[FileEntry], source: FileEntry) -> Iterator[FileEntr
 
 
 def _copied(table: OpenTable, deltas: Sequence[FileEntry]) -> list[FileEntry]:
-    """Stage copies of the deltas under final keys."""
 
     def copy(file: FileEntry) -> FileEntry:
         upload = table.writer.copy(file, keys[file.key], generation_metadata(file.generation_id))

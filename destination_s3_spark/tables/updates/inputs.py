@@ -188,7 +188,6 @@ def replaced_rows(table: OpenTable, live: LiveFiles, form: TableFormat) -> list[
 
 
 def _has_format(form: TableFormat, rows: FileEntry, final: FileEntry) -> bool:
-    """Tell whether the files have the table's current format."""
     same_format = extension(final).removesuffix(".gz") == form.options.extension.removesuffix(".gz")
     return same_format and (rows.kind is FileKind.STATE) == form.has_state
 

@@ -156,7 +156,6 @@ class Merge:
     def _versions(
         self, history: HistoryMerge | None, runs: Sequence[FileEntry], plan: MergePlan, ranges: Sequence[MergedRange]
     ) -> Steps[HistoryGroup]:
-        """Stage the files that the merge adds to the history."""
         if history is None:
             return HistoryGroup()
         group = yield from history.group(runs, plan, ranges)
@@ -284,7 +283,6 @@ class Merge:
         return (yield from Work(compact_tombstones, [CompactTask(sources, self.form, key, self.resources.task)], _weight).results())
 
     def _logged(self, log: MergeLog | None, plan: MergePlan, ranges: Sequence[MergedRange]) -> Steps[LogGroup]:
-        """Stage the files that the merge adds to the change log."""
         if log is None:
             return NO_LOG
         replaced = {file.key for file in plan.replaced}
@@ -307,7 +305,6 @@ class Merge:
         return writer.merge(files, removed, max(offsets, default=None), logged.count, versions.mark)
 
     def _replaced(self, plan: MergePlan) -> Iterator[FileEntry]:
-        """Yield the files of the table that the plan rewrites."""
         replaced = {file.key for file in plan.replaced}
         for rows, final in self.inputs.table:
             if rows.key in replaced:

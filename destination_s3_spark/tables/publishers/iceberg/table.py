@@ -183,7 +183,6 @@ def try_out(catalog: Catalog, place: Place) -> None:
 
 
 def _has_created_namespace(catalog: Catalog, place: Place) -> bool:
-    """Create the namespace unless it exists."""
     namespace = place.identifier[:-1]
     if catalog.namespace_exists(namespace):
         return False
