@@ -24,15 +24,12 @@ from destination_s3_spark.schema.arrow import META_FIELDS
 from destination_s3_spark.schema.table_schema import TableSchema
 from destination_s3_spark.storage.ranged import RangedFile
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.tables.columns.partitioning import partitioning_of
-from destination_s3_spark.tables.columns.row_plan import key_spec
-from destination_s3_spark.tables.commit.generation import NOTHING
 from destination_s3_spark.tables.merge.plan import MergePlan, Sizes
 from destination_s3_spark.tables.merge.planning import plan_of
 from destination_s3_spark.tables.merge.refresh import arrived_before, compared_files, refresh_of, sources_within, waiting_files
 from destination_s3_spark.tables.merge.scratch_runs import PORTIONS
 from destination_s3_spark.tables.merge.task import sources_of
-from destination_s3_spark.tables.open_table import Columns, OpenTable
+from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.runs.footers import with_keys
 from destination_s3_spark.tables.runs.keys import DELETED, KeySpec
 from destination_s3_spark.tables.runs.merged_rows import ROUNDS_SHARE, RowStream, complete_rows, merged_rows, row_streams
@@ -188,25 +185,10 @@ class MergeOnRead:
 
         `everything`: all files, also those that a complete generation replaces.
         """
-        if not table.deduplicated:
+        opened = table.as_recorded(schema, types_since, table.layout) if table.deduplicated else None
+        if opened is None or opened.spec is None:
             return None
-        partitioning = partitioning_of(table.stream, schema, table.layout.final)
-        of_text = table.layout.of_text
-        spec = key_spec(table.stream, schema, table.rules.deletion, of_text=of_text, partitioning=partitioning)
-        opened = OpenTable(
-            stream=table.stream,
-            declared=table.fields.fields,
-            writer=table.writer,
-            layout=table.layout,
-            rules=table.rules,
-            session=table.session,
-            columns=Columns(schema, None, types_since),
-            spec=spec,
-            partitioning=partitioning,
-            pending=False,
-            kept=NOTHING,
-            outdated=False,
-        )
+        spec = opened.spec
         form = table_format(opened, spec, live, 0)
         compared = compared_files(opened, everything, form) if everything.pending is not None and everything.pending.complete else None
         found = cls(opened, spec, form, live, TaskResources(s3, BUDGET_BYTES))
@@ -268,9 +250,7 @@ class MergeOnRead:
         if self.of_text:
             return form
         deciding = (*META_FIELDS, *self.spec.key, self.spec.cursor, self.spec.deleted_at)
-        needed = {*names, *(field.name for field in deciding if field is not None)}
-        payload = pa.schema([field for field in form.payload if field.name in needed])
-        return replace(form, payload=payload, project=partial(project, schema=payload))
+        return form.narrowed({*names, *(field.name for field in deciding if field is not None)})
 
 
 def _in_columns(rows: pa.Table, wanted: pa.Schema) -> pa.Table:

@@ -24,7 +24,7 @@ from destination_s3_spark.schema.partitioning import Partitioning
 from destination_s3_spark.schema.table_schema import TableSchema, replayed_fields
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.tables.columns.row_plan import control_plan, file_columns, row_plan
+from destination_s3_spark.tables.columns.row_plan import control_plan, file_columns, refusal, row_plan
 from destination_s3_spark.tables.commit.generation import Kept
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.landing.barred import Barred
@@ -173,6 +173,15 @@ class OpenTable:
         declared = tuple(Field(source, source, Scalar.STRING) for source in sources)
         return row_plan(self.stream, self.schema, declared, self.layout.final)
 
+    @property
+    def typed_plan(self) -> RowPlan:
+        """The plan that types records by the table's columns, whatever its files have."""
+        if not self.layout.of_text:
+            return self.plan
+        fields = tuple(Field(column.source, column.name, column.type) for column in self.schema.fields if column.recovered_from is None)
+        stream = self.stream
+        return RowPlan(stream.id, stream.sync_id, stream.generation_id, fields, self.schema.columns, Values.TYPED)
+
     def record_schema(self) -> None:
         """Record the columns in the chain, unless it already has them."""
         if self.columns.recorded is not None:
@@ -240,8 +249,3 @@ class OpenTable:
 
     def _final_key(self, number: int, token: str, extension: str) -> str:
         return self.layout.template.key(self.stream.id, extension, int(token), number, self.layout.root)
-
-
-def refusal(stream: Stream, problem: str) -> ConfigError:
-    """Make the error that ends the sync because of a stream."""
-    return ConfigError(f"Stream '{stream.id}': {problem}", stream=stream.id)

@@ -33,16 +33,17 @@ from destination_s3_spark.tables.columns.row_plan import (
     file_columns,
     is_deduplicated,
     key_spec,
+    refusal,
     row_plan,
     schema_policy,
     valid_from,
 )
 from destination_s3_spark.tables.columns.treated import recorded_rules, require_same_keys, require_treatable, warn_of_other_rules
 from destination_s3_spark.tables.columns.validity import VALIDITY
-from destination_s3_spark.tables.commit.generation import Kept, kept_rows
+from destination_s3_spark.tables.commit.generation import NOTHING, Kept, kept_rows
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.landing.barred import Barred
-from destination_s3_spark.tables.open_table import Columns, Layout, OpenTable, refusal
+from destination_s3_spark.tables.open_table import Columns, Layout, OpenTable
 from destination_s3_spark.tables.rules import Rules
 from destination_s3_spark.tables.runs.keys import KeySpec
 from destination_s3_spark.wording import counted
@@ -203,6 +204,24 @@ class StreamTable:
         if not table.outdated:
             table.record_schema()
         return table
+
+    def as_recorded(self, schema: TableSchema, types_since: int, layout: Layout) -> OpenTable:
+        """Return the table with columns that its chain records, without opening it. It takes no rows. Raises ConfigError."""
+        partitioning = partitioning_of(self.stream, schema, layout.final)
+        return OpenTable(
+            stream=self.stream,
+            declared=self.fields.fields,
+            writer=self.writer,
+            layout=layout,
+            rules=self.rules,
+            session=self.session,
+            columns=Columns(schema, None, types_since),
+            spec=self.key_spec_of(schema, partitioning),
+            partitioning=partitioning,
+            pending=False,
+            kept=NOTHING,
+            outdated=False,
+        )
 
     def _barred(self) -> Barred | None:
         found = self.writer.barred()

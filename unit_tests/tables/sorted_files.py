@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -24,7 +23,6 @@ from destination_s3_spark.tables.runs.sorted_file import (
     run_rows,
 )
 from destination_s3_spark.tables.runs.winners import EXTRACTED_AT
-from destination_s3_spark.tables.stored.conversion import project
 
 ID = Field("Id", "id", Scalar.INTEGER)
 REGION = Field("region", "region", Scalar.STRING)
@@ -38,7 +36,7 @@ TINY = replace(RUN_OPTIONS, row_group_bytes=1)
 
 
 def form(spec: KeySpec = SPEC, payload: pa.Schema = TYPED) -> MergeForm:
-    return MergeForm(payload, spec, partial(project, schema=payload))
+    return MergeForm(payload, spec)
 
 
 def typed(rows: list[dict[str, Any]]) -> pa.RecordBatch:

@@ -16,7 +16,6 @@ from destination_s3_spark.chain.files import FileEntry, FileKind, OperationCount
 from destination_s3_spark.change_log.events import LogColumns
 from destination_s3_spark.change_log.manifest import GroupName, LogFile, LogKind, LogName, ManifestFile, manifest_of
 from destination_s3_spark.change_log.options import ChangeLogOptions, open_changes, open_snapshot
-from destination_s3_spark.decoding.plan import RowPlan, Values
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.arrow import arrow_field
@@ -128,7 +127,7 @@ class MergeLog:
             kind=self.kind,
             images=self._images,
             options=self._options,
-            plan=self._plan(),
+            plan=table.typed_plan if table.layout.of_text else None,
             sources=sources,
             keys=keys,
             scratch=table.layout.scratch_prefix(token),
@@ -224,15 +223,6 @@ class MergeLog:
         name = LogName(*self._group, self._parts, self.kind)
         self._parts += 1
         return f"{self._table.layout.changes}{name.file_name(self._options.extension)}"
-
-    def _plan(self) -> RowPlan | None:
-        """Return the plan that types text rows for the log, or None if rows are typed already."""
-        table = self._table
-        if not table.layout.of_text:
-            return None
-        fields = tuple(Field(column.source, column.name, column.type) for column in table.schema.fields if column.recovered_from is None)
-        stream = table.stream
-        return RowPlan(stream.id, stream.sync_id, stream.generation_id, fields, table.schema.columns, Values.TYPED)
 
 
 def file_count(size: int, target_file_bytes: int, cores: int, least_bytes: int) -> int:

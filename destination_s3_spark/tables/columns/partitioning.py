@@ -12,7 +12,6 @@ from typing import NamedTuple
 from destination_s3_spark.chain.opening import WriteDisposition
 from destination_s3_spark.chain.state import Contents, TableState
 from destination_s3_spark.decoding.plan import Values
-from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.formats.file_format import FileOptions
 from destination_s3_spark.protocol.catalog import Stream
 from destination_s3_spark.schema.airbyte_type import Field
@@ -20,7 +19,7 @@ from destination_s3_spark.schema.encodings import DESTINATION_S3, Encodings
 from destination_s3_spark.schema.partitioning import NotPartitionable, Partitioning, PartitionSpec, require_partitionable
 from destination_s3_spark.schema.schema_event import from_event
 from destination_s3_spark.schema.table_schema import TableSchema
-from destination_s3_spark.tables.columns.row_plan import is_deduplicated
+from destination_s3_spark.tables.columns.row_plan import is_deduplicated, refusal
 from destination_s3_spark.tables.commit.generation import NOTHING, Kept
 from destination_s3_spark.tables.commit.writer import TableWriter
 
@@ -95,7 +94,7 @@ def partitioning_of(stream: Stream, schema: TableSchema, options: FileOptions) -
         return None
     column = schema.column(spec.source)
     if column is None:
-        raise _refused(
+        raise refusal(
             stream,
             f"{OPTION} names the column '{spec.source}', which the stream's schema does not have at its top level. Name one that it has, "
             "or leave the stream out.",
@@ -103,18 +102,18 @@ def partitioning_of(stream: Stream, schema: TableSchema, options: FileOptions) -
     try:
         require_partitionable(column.type, spec.transform)
     except NotPartitionable as error:
-        raise _refused(stream, f"{OPTION}: the column '{spec.source}' {error}. Choose accordingly and refresh the stream.") from None
+        raise refusal(stream, f"{OPTION}: the column '{spec.source}' {error}. Choose accordingly and refresh the stream.") from None
     taken = next((name for name in schema.columns.names if name.casefold() == spec.name.casefold()), None)
     if taken is not None:
-        raise _refused(
+        raise refusal(
             stream,
             f"{OPTION}: the directories '{spec.name}=…' would have the name of the column '{taken}', which readers mistake for it. Choose "
             "another name, and refresh the stream if its table has rows.",
         )
     if options.values is not Values.TYPED:
-        raise _refused(stream, "its table is partitioned, and only Parquet and Avro tables can be. Go back to the format, or refresh it.")
+        raise refusal(stream, "its table is partitioned, and only Parquet and Avro tables can be. Go back to the format, or refresh it.")
     if is_deduplicated(stream) and spec.source not in [path[0] for path in stream.primary_key]:
-        raise _refused(
+        raise refusal(
             stream,
             f"it is deduplicated, and {OPTION} divides its table by '{spec.source}', which is not in its primary key. Another version of "
             "a row could then be in another partition. Add the column to the key if its values never change, choose another column of the "
@@ -125,7 +124,3 @@ def partitioning_of(stream: Stream, schema: TableSchema, options: FileOptions) -
 
 def _described(spec: PartitionSpec | None) -> str:
     return "no partitions" if spec is None else f"{spec.name} ({spec.transform.value} of '{spec.source}')"
-
-
-def _refused(stream: Stream, problem: str) -> ConfigError:
-    return ConfigError(f"Stream '{stream.id}': {problem}", stream=stream.id)

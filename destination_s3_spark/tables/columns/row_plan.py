@@ -25,6 +25,11 @@ DELETED_AT = "_ab_cdc_deleted_at"
 """The field in which CDC sources report a deletion. Any value except null means a deletion."""
 
 
+def refusal(stream: Stream, problem: str) -> ConfigError:
+    """Make the error that ends the sync because of a stream."""
+    return ConfigError(f"Stream '{stream.id}': {problem}", stream=stream.id)
+
+
 def is_deduplicated(stream: Stream) -> bool:
     """Tell whether the stream's table has one row per key."""
     return stream.destination_sync_mode is DestinationSyncMode.APPEND_DEDUP

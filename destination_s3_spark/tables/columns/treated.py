@@ -7,12 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from destination_s3_spark.chain.state import TableState
-from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.protocol.catalog import Stream
 from destination_s3_spark.schema.column_rules import COLUMNS_OPTION, Action, Treatment
 from destination_s3_spark.schema.partitioning import PartitionSpec
 from destination_s3_spark.schema.schema_event import from_event
-from destination_s3_spark.tables.columns.row_plan import DELETED_AT, is_deduplicated
+from destination_s3_spark.tables.columns.row_plan import DELETED_AT, is_deduplicated, refusal
 
 logger = logging.getLogger("airbyte")
 
@@ -24,10 +23,7 @@ def require_treatable(stream: Stream, treatment: Treatment, partitions: Iterable
     for source, allowed, reason in _needed(stream, partitions):
         rule = treatment.rule_of((source,))
         if rule is not None and rule.action not in allowed:
-            raise ConfigError(
-                f"Stream '{stream.id}': {COLUMNS_OPTION} has the action {rule.action.value} for '{source}', {reason}",
-                stream=stream.id,
-            )
+            raise refusal(stream, f"{COLUMNS_OPTION} has the action {rule.action.value} for '{source}', {reason}")
 
 
 def _needed(stream: Stream, partitions: Iterable[PartitionSpec | None]) -> Iterator[tuple[str, frozenset[Action], str]]:
@@ -58,11 +54,11 @@ def require_same_keys(stream: Stream, before: Mapping[str, Any] | None, now: Map
     for path in stream.primary_key:
         was, becomes = _of_column(before, path[0]), _of_column(now, path[0])
         if was != becomes:
-            raise ConfigError(
-                f"Stream '{stream.id}': '{path[0]}' is in its primary key and was treated otherwise in the rows of its table: "
+            raise refusal(
+                stream,
+                f"'{path[0]}' is in its primary key and was treated otherwise in the rows of its table: "
                 f"{_change(was, becomes)}. Old and new versions of a row would have different keys, and both would stay. Go back to the "
                 f"earlier {COLUMNS_OPTION} and secret, or run a refresh that removes the stream's records.",
-                stream=stream.id,
             )
 
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TypeAlias
 
-import pyarrow as pa
 from msgspec.structs import replace
 
 from destination_s3_spark.chain.files import HISTORY_KINDS, FileEntry, FileKind
@@ -47,14 +45,14 @@ from destination_s3_spark.tables.forgetting.search import (
     search,
     search_sorted,
 )
-from destination_s3_spark.tables.forgetting.wanted import ByKeys, Either, Wanted, typed_plan
+from destination_s3_spark.tables.forgetting.wanted import ByKeys, Either, Wanted
 from destination_s3_spark.tables.merge.task import form_of_deletions
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.runs.footers import with_keys
 from destination_s3_spark.tables.runs.keys import KeySpec, keys_of, lower, upper
 from destination_s3_spark.tables.runs.sorted_file import MergeForm
 from destination_s3_spark.tables.runs.table_format import FileKeys, TableFormat
-from destination_s3_spark.tables.stored.conversion import UnfitValues, project
+from destination_s3_spark.tables.stored.conversion import UnfitValues
 from destination_s3_spark.tables.stored.foreign import Source, StoredForeign, StoredLines
 from destination_s3_spark.tables.stored.rewrite import Stored
 from destination_s3_spark.tables.updates.inputs import extension
@@ -209,13 +207,11 @@ class Forgetting:
         if kind is FileKind.TOMBSTONE:
             return form_of_deletions(form.spec)
         deciding = (*META_FIELDS, *form.spec.key, form.spec.cursor, form.spec.deleted_at)
-        names = {one.name for one in deciding if one is not None}
-        payload = pa.schema([one for one in form.form.payload if one.name in names])
-        return MergeForm(payload, form.spec, partial(project, schema=payload))
+        return form.form.narrowed({one.name for one in deciding if one is not None})
 
     def stored(self, files: Sequence[FileEntry]) -> list[Source]:
         """Return how files are read as rows of the table's columns."""
-        table, plan, of_text = self.table, typed_plan(self.table), self.table.layout.of_text
+        table, plan, of_text = self.table, self.table.typed_plan, self.table.layout.of_text
         schemas = table.writer.schemas({file.schema_id or 0 for file in files})
         booleans = frozenset(column.source for column in table.schema.fields if column.type is Scalar.BOOLEAN)
         sources = {field.name: field.source for field in plan.fields}

@@ -17,9 +17,7 @@ from destination_s3_spark.formats.registry import format_of
 from destination_s3_spark.schema.encodings import DESTINATION_S3
 from destination_s3_spark.schema.schema_event import from_event
 from destination_s3_spark.storage.table_paths import ICEBERG_FOLDER
-from destination_s3_spark.tables.columns.partitioning import partitioning_of
-from destination_s3_spark.tables.commit.generation import NOTHING
-from destination_s3_spark.tables.open_table import Columns, OpenTable
+from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.publishers.publication import HISTORY_SUFFIX
 from destination_s3_spark.tables.runs.keys import KeySpec
 from destination_s3_spark.tables.stream_table import StreamTable
@@ -37,22 +35,8 @@ def recorded_table(closed: StreamTable) -> OpenTable:
     if state is None or state.schema is None:
         raise Bug(f"Table {closed.stream.id} has no schema.")
     schema = from_event(state.schema)
-    encoded = closed.layout.encoded(schema.encodings or DESTINATION_S3)
-    partitioning = partitioning_of(closed.stream, schema, encoded.final)
-    table = OpenTable(
-        stream=closed.stream,
-        declared=closed.fields.fields,
-        writer=closed.writer,
-        layout=replace(encoded, root=state.identity.final_root),
-        rules=closed.rules,
-        session=closed.session,
-        columns=Columns(schema, None, state.types_since),
-        spec=closed.key_spec_of(schema, partitioning),
-        partitioning=partitioning,
-        pending=False,
-        kept=NOTHING,
-        outdated=False,
-    )
+    layout = replace(closed.layout.encoded(schema.encodings or DESTINATION_S3), root=state.identity.final_root)
+    table = closed.as_recorded(schema, state.types_since, layout)
     _require_quiet(table, state)
     _require_readable(table)
     has_metadata(table, state)  # that of others is refused before anything is changed

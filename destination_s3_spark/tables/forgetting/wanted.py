@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 
 from destination_s3_spark.decoding.kernel_typer import record_typer
 from destination_s3_spark.decoding.line_rules import replacement
-from destination_s3_spark.decoding.plan import RowPlan, Values
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.exact_json.members import members
 from destination_s3_spark.exact_json.values import ARRAY, NULL, OBJECT
@@ -164,7 +163,7 @@ def _forms(table: OpenTable, subject: Subject, treatment: Treatment) -> Iterator
 def _typed(table: OpenTable, subjects: Sequence[Subject]) -> pa.RecordBatch:
     """Return the subjects as rows of the table. Raises ConfigError for a value that does not fit its column."""
     lines = b"".join(_line(table.stream.id, subject) for subject in subjects)
-    rows = record_typer(typed_plan(table)).type_block(lines).final
+    rows = record_typer(table.typed_plan).type_block(lines).final
     changed = pc.greater(pc.list_value_length(contiguous(rows[META]).field("changes")), 0)
     if pc.any(changed).as_py():
         names = sorted({name for subject in subjects for name in subject.columns})
@@ -174,12 +173,3 @@ def _typed(table: OpenTable, subjects: Sequence[Subject]) -> pa.RecordBatch:
 
 def _line(stream: StreamId, subject: Subject) -> bytes:
     return record_line(stream, b"{" + b",".join(b"%b:%b" % (json.dumps(name).encode(), text) for name, text in subject.values) + b"}")
-
-
-def typed_plan(table: OpenTable) -> RowPlan:
-    """Return the plan that types records by the table's columns, whatever its files have."""
-    if not table.layout.of_text:
-        return table.plan
-    fields = tuple(Field(column.source, column.name, column.type) for column in table.schema.fields if column.recovered_from is None)
-    stream = table.stream
-    return RowPlan(stream.id, stream.sync_id, stream.generation_id, fields, table.schema.columns, Values.TYPED)

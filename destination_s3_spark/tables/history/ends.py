@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +23,6 @@ from destination_s3_spark.tables.runs.merged_rows import RowSource
 from destination_s3_spark.tables.runs.refreshed import micros
 from destination_s3_spark.tables.runs.sorted_file import MergeForm, SortedFile
 from destination_s3_spark.tables.runs.winners import EXTRACTED_AT, Indices
-from destination_s3_spark.tables.stored.conversion import project
 
 NEVER = np.iinfo(np.int64).min
 """The end of the last version of a key that has none, or none that ended after its records."""
@@ -84,5 +82,4 @@ def _narrow(form: MergeForm) -> MergeForm:
     spec = form.spec
     fields = (*spec.key, *(field for field in (spec.cursor, spec.deleted_at) if field is not None))
     names = {RAW_ID, META, EXTRACTED_AT, VALID_TO, *(field.name for field in fields)}
-    payload = pa.schema([field for field in form.payload if field.name in names])
-    return MergeForm(payload, spec, partial(project, schema=payload), form.soft)
+    return form.narrowed(names)

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -35,7 +34,6 @@ from destination_s3_spark.tables.runs.keys import KEY, META, OFFSET, RAW_ID, Cdc
 from destination_s3_spark.tables.runs.merged_rows import READERS, RowStream, complete_rows
 from destination_s3_spark.tables.runs.sorted_file import MergeForm, SortedFile
 from destination_s3_spark.tables.runs.winners import EXTRACTED_AT, OPENED_OFFSET, STORED_OFFSET, Flags, Indices, Ranking
-from destination_s3_spark.tables.stored.conversion import project
 from destination_s3_spark.tables.stream_table import recorded_stream
 from destination_s3_spark.wording import counted
 
@@ -91,7 +89,7 @@ def _form(state: TableState) -> MergeForm | None:
     deleted_at = () if spec.deleted_at is None else (spec.deleted_at.name,)
     names = {RAW_ID, EXTRACTED_AT, META, *(one.name for one in spec.key), *deleted_at}
     payload = pa.schema([*(column for column in columns.columns if column.name in names), *(one.with_nullable(True) for one in VALIDITY)])
-    return MergeForm(payload, spec, partial(project, schema=payload))
+    return MergeForm(payload, spec)
 
 
 def _rows(store: ObjectStore, form: MergeForm, files: Sequence[FileEntry], keys: Mapping[str, KeyRange]) -> Iterator[pa.Table]:

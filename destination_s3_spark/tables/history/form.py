@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +29,6 @@ from destination_s3_spark.tables.runs.sorted_file import MergeForm, SortedFileWr
 from destination_s3_spark.tables.runs.table_format import TableFormat
 from destination_s3_spark.tables.runs.winners import EXTRACTED_AT, Flags, Indices
 from destination_s3_spark.tables.staged.staged_file import StagedFile
-from destination_s3_spark.tables.stored.conversion import project
 
 _MICROS = pa.timestamp("us", tz="UTC")
 
@@ -61,9 +59,7 @@ class HistoryForm:
     @property
     def rows(self) -> MergeForm:
         """The form of the table's rows with what tells when their versions began, where a file has that."""
-        made = (VALID_TO, IS_CURRENT, IS_DELETED)
-        payload = pa.schema([field for field in self.merge.payload if field.name not in made])
-        return MergeForm(payload, self.spec, partial(project, schema=payload), self.merge.soft)
+        return self.merge.narrowed({*self.merge.payload.names} - {VALID_TO, IS_CURRENT, IS_DELETED})
 
     @property
     def metadata(self) -> dict[str, str]:
@@ -73,10 +69,8 @@ class HistoryForm:
     @property
     def beginnings(self) -> MergeForm:
         """The form in which only the keys of versions, and what tells when they began, are read."""
-        spec = replace(self.spec, cursor=None)
-        names = {RAW_ID, META, *(field.name for field in spec.key), VALID_FROM, VALID_FROM_SYNC}
-        payload = pa.schema([field.with_nullable(True) for field in self.merge.payload if field.name in names])
-        return MergeForm(payload, spec, partial(project, schema=payload), only_keys=True)
+        narrow = self.merge.narrowed({RAW_ID, META, *(field.name for field in self.spec.key), VALID_FROM, VALID_FROM_SYNC})
+        return MergeForm(narrow.payload, replace(self.spec, cursor=None), only_keys=True)
 
     def file(self, kind: FileKind, key: str, s3: S3Settings) -> StagedFile[pa.RecordBatch]:
         """Start a file of versions. It takes rows in merge form, in the order of keys and times."""
@@ -125,4 +119,4 @@ def version_columns(form: TableFormat) -> pa.Schema:
 def version_form(form: TableFormat) -> MergeForm:
     """Return the form in which versions are read."""
     payload = pa.schema([pa.field(field.name, field.type) for field in version_columns(form)])
-    return MergeForm(payload, form.spec, partial(project, schema=payload), form.form.soft)
+    return MergeForm(payload, form.spec, form.form.soft)

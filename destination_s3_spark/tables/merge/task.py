@@ -323,5 +323,4 @@ def compact_tombstones(task: CompactTask) -> FileEntry:
 
 def form_of_deletions(spec: KeySpec) -> MergeForm:
     """Return the merge form of tombstones without other rows."""
-    payload = pa.schema([tombstone_schema(spec).field(EXTRACTED_AT)])
-    return MergeForm(payload, spec, lambda rows: rows)
+    return MergeForm(pa.schema([tombstone_schema(spec).field(EXTRACTED_AT)]), spec)

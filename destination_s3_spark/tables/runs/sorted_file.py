@@ -185,11 +185,10 @@ def row_group_keys(file: SeekableFile, number: int) -> pa.ChunkedArray[Any]:
 
 @dataclass(frozen=True, slots=True)
 class MergeForm:
-    """The form of rows in merges. `project` converts rows of this or an older schema to the columns of `payload`."""
+    """The form of rows in merges. Rows of an older schema are converted to the columns of `payload`."""
 
     payload: pa.Schema
     spec: KeySpec
-    project: Callable[[pa.Table], pa.Table]
     soft: SoftDeletions | None = None
     """The table's soft deletions, or None if it has none."""
     only_keys: bool = False
@@ -200,6 +199,10 @@ class MergeForm:
         """The columns of the merge form. Payload columns are nullable, because tombstones have no payload."""
         payload = [field.with_nullable(True) for field in self.payload]
         return run_schema(pa.schema(payload), self.spec)
+
+    def narrowed(self, names: Collection[str]) -> MergeForm:
+        """Return the form with no other columns of the payload than these."""
+        return replace(self, payload=pa.schema([field for field in self.payload if field.name in names]))
 
 
 class SortedFile:
@@ -291,7 +294,7 @@ class SortedFile:
                 yield number
 
     def _merge_form(self, stored: pa.Table) -> pa.Table:
-        payload = _only_extracted_at(stored, self._form.schema) if self._kind is FileKind.TOMBSTONE else self._form.project(stored)
+        payload = _only_extracted_at(stored, self._form.schema) if self._kind is FileKind.TOMBSTONE else project(stored, self._form.payload)
         columns: list[Any] = [payload[name] for name in self._form.payload.names]
         columns.append(stored[KEY] if KEY in stored.column_names else key_column(payload, self._form.spec))
         if self._form.spec.cursor is not None:

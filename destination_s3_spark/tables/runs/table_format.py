@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from hashlib import sha256
 
 import pyarrow as pa
@@ -20,7 +19,7 @@ from destination_s3_spark.tables.runs.keys import CURSOR, KEY, KeySpec
 from destination_s3_spark.tables.runs.soft_deletions import SoftDeletions
 from destination_s3_spark.tables.runs.sorted_file import MergeForm, SortedFileWriter, tombstone_schema
 from destination_s3_spark.tables.staged.staged_file import StagedFile, key_in
-from destination_s3_spark.tables.stored.conversion import project, retyped_rows
+from destination_s3_spark.tables.stored.conversion import retyped_rows
 
 MERGED_PIECE_BYTES = 2**20
 """Arrow memory of the rows written at a time, and so the precision of the sizes of files and row groups."""
@@ -72,7 +71,7 @@ class TableFormat:
         """The form in which the table's rows are merged: typed, or as the text from the source."""
         payload = self.columns.arrow if self.plan is None else RAW_SCHEMA
         soft = SoftDeletions.of(self.spec, self.columns, of_text=self.plan is not None)
-        return MergeForm(payload, self.spec, partial(project, schema=payload), soft)
+        return MergeForm(payload, self.spec, soft)
 
     @property
     def has_state(self) -> bool:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from itertools import count
 from typing import Any
 
@@ -16,13 +15,12 @@ from destination_s3_spark.storage.settings import AccessKey, S3Settings
 from destination_s3_spark.tables.merge.scratch_runs import PORTIONS, Combined, CombinedRun, CombineTask, combine_runs, combined
 from destination_s3_spark.tables.runs.keys import CdcDeletion, KeySpec, encode_key, key_range, lower
 from destination_s3_spark.tables.runs.sorted_file import ARROW_BYTES, RUN_OPTIONS, MergeForm
-from destination_s3_spark.tables.stored.conversion import project
 from destination_s3_spark.tables.updates.resources import TaskResources
 
 ID = Field("id", "id", Scalar.INTEGER)
 SPEC = KeySpec((ID,), None, None, CdcDeletion.HARD)
 TYPED = pa.schema([*META_FIELDS, arrow_field(ID)])
-FORM = MergeForm(TYPED, SPEC, partial(project, schema=TYPED))
+FORM = MergeForm(TYPED, SPEC)
 S3 = S3Settings("lake", "us-east-1", "http://127.0.0.1:1", AccessKey("key", "secret"))
 FITTING = 10
 BUDGET = FITTING * PORTIONS * RUN_OPTIONS.row_group_bytes
