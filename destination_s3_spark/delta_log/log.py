@@ -73,15 +73,15 @@ class DeltaLog:
 
         Raises UnreadableLog when commits are missing or cannot be read.
         """
-        listed = self._listed()
-        if not listed.commits:
-            if listed.checkpoints:
+        commits, checkpoints = self._listed()
+        if not commits:
+            if checkpoints:
                 raise UnreadableLog("it has a checkpoint and no commits")
             return None
-        newest = max(listed.commits)
-        checkpoint = max((version for version in listed.checkpoints if version <= newest), default=None)
+        newest = max(commits)
+        checkpoint = max((version for version in checkpoints if version <= newest), default=None)
         wanted = range(0 if checkpoint is None else checkpoint + 1, newest + 1)
-        missing = [version for version in wanted if version not in listed.commits]
+        missing = [version for version in wanted if version not in commits]
         if missing:
             raise UnreadableLog(f"its commit {missing[0]} is missing")
         bodies = [self._body(version) for version in wanted]
@@ -93,7 +93,7 @@ class DeltaLog:
 
     def newest_commit(self) -> bytes | None:
         """Return the newest commit, or None without one. Takes one LIST and one GET."""
-        commits = self._listed().commits
+        commits, _ = self._listed()
         return self._body(max(commits)) if commits else None
 
     def is_newest(self, version: int, commit: str) -> bool:
@@ -144,13 +144,13 @@ class DeltaLog:
 
         The checkpoint's own commit stays, because Spark needs it. The versions that stay have no gaps.
         """
-        listed = self._listed()
-        times = {version: info.modified for version, info in listed.commits.items() if info.modified is not None}
-        old = [version for version in listed.checkpoints if version in times and times[version] < now - KEPT]
+        commits, checkpoints = self._listed()
+        times = {version: info.modified for version, info in commits.items() if info.modified is not None}
+        old = [version for version in checkpoints if version in times and times[version] < now - KEPT]
         if not old:
             return
-        covered = {*listed.commits, *listed.checkpoints} & set(range(max(old)))
-        keys = [info.key for of in (listed.commits, listed.checkpoints) for version, info in sorted(of.items()) if version in covered]
+        covered = {*commits, *checkpoints} & set(range(max(old)))
+        keys = [info.key for of in (commits, checkpoints) for version, info in sorted(of.items()) if version in covered]
         if keys:
             self._store.delete(keys)
 
@@ -160,14 +160,15 @@ class DeltaLog:
         if keys:
             self._store.delete(keys)
 
-    def _listed(self) -> _Objects:
-        found = _Objects({}, {})
+    def _listed(self) -> tuple[dict[int, ObjectInfo], dict[int, ObjectInfo]]:
+        """Return the commits and the checkpoints by version."""
+        commits, checkpoints = dict[int, ObjectInfo](), dict[int, ObjectInfo]()
         for info in self._store.list(self.prefix):
             name = info.key.removeprefix(self.prefix)
-            for pattern, of in ((_COMMIT, found.commits), (_CHECKPOINT, found.checkpoints)):
+            for pattern, of in ((_COMMIT, commits), (_CHECKPOINT, checkpoints)):
                 if match := pattern.fullmatch(name):
                     of[int(match[1])] = info
-        return found
+        return commits, checkpoints
 
     def _body(self, version: int) -> bytes:
         try:
@@ -180,12 +181,6 @@ class DeltaLog:
 
     def _checkpoint_key(self, version: int) -> str:
         return f"{self.prefix}{version:020d}.checkpoint.parquet"
-
-
-@dataclass(frozen=True, slots=True)
-class _Objects:
-    commits: dict[int, ObjectInfo]
-    checkpoints: dict[int, ObjectInfo]
 
 
 def commit_hash(body: bytes) -> str:

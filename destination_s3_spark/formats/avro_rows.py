@@ -31,6 +31,7 @@ from destination_s3_spark.formats.avro import (
 )
 from destination_s3_spark.formats.file_format import DirectWriter, SeekableFile, Sink
 from destination_s3_spark.formats.file_statistics import WrittenFile
+from destination_s3_spark.formats.varints import read_integer, read_unsigned
 
 Decoder: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
 """Returns the value at a place of a block, and the place behind it. A container's value is None, because only single ones are wanted."""
@@ -135,12 +136,7 @@ def _decompressed(block: bytes, codec: AvroCodec) -> bytes:
 
 def _unsnapped(block: bytes) -> bytes:
     """Decompress a block, which begins with its size as an unsigned integer of seven bits a byte."""
-    size = shift = 0
-    for byte in block:
-        size |= (byte & 127) << shift
-        shift += 7
-        if byte < 128:
-            break
+    size, _ = read_unsigned(block, 0)
     found: bytes = pa.Codec("snappy").decompress(block, size, asbytes=True)
     return found
 
@@ -162,7 +158,7 @@ def decoder(schema: Any, named: dict[str, Decoder]) -> Decoder:
         case "map":
             return _blocks([_text, decoder(schema["values"], named)])
         case "enum":
-            return named.setdefault(schema["name"].rpartition(".")[2], lambda block, at: (None, _long(block, at)[1]))
+            return named.setdefault(schema["name"].rpartition(".")[2], lambda block, at: (None, read_integer(block, at)[1]))
         case "fixed":
             size = schema["size"]
             fixed = _of_logical(schema, lambda block, at: (block[at : at + size], at + size))
@@ -171,19 +167,8 @@ def decoder(schema: Any, named: dict[str, Decoder]) -> Decoder:
             return _of_logical(schema, decoder(kind, named))
 
 
-def _long(block: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = block[at]
-        at += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return (value >> 1) ^ -(value & 1), at
-        shift += 7
-
-
 def _bytes(block: bytes, at: int) -> tuple[bytes, int]:
-    size, at = _long(block, at)
+    size, at = read_integer(block, at)
     if at + size > len(block):
         raise ValueError("an Avro block ends inside of a value")
     return block[at : at + size], at + size
@@ -197,8 +182,8 @@ def _text(block: bytes, at: int) -> tuple[str, int]:
 _PRIMITIVES: Mapping[str, Decoder] = {
     "null": lambda _, at: (None, at),
     "boolean": lambda block, at: (block[at] == 1, at + 1),
-    "int": _long,
-    "long": _long,
+    "int": read_integer,
+    "long": read_integer,
     "float": lambda block, at: (struct.unpack_from("<f", block, at)[0], at + 4),
     "double": lambda block, at: (struct.unpack_from("<d", block, at)[0], at + 8),
     "bytes": lambda block, at: (None, _bytes(block, at)[1]),
@@ -208,7 +193,7 @@ _PRIMITIVES: Mapping[str, Decoder] = {
 
 def _union(options: list[Decoder]) -> Decoder:
     def decode(block: bytes, at: int) -> tuple[Any, int]:
-        option, at = _long(block, at)
+        option, at = read_integer(block, at)
         return options[option](block, at)
 
     return decode
@@ -226,9 +211,9 @@ def _record(members: list[Decoder]) -> Decoder:
 def _blocks(of_item: list[Decoder]) -> Decoder:
     def decode(block: bytes, at: int) -> tuple[None, int]:
         while True:
-            count, at = _long(block, at)
+            count, at = read_integer(block, at)
             if count < 0:
-                size, at = _long(block, at)
+                size, at = read_integer(block, at)
                 at += size
                 continue
             if not count:

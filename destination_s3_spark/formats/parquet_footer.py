@@ -20,6 +20,7 @@ from destination_s3_spark.formats.parquet_statistics import (
     long_texts_to_json,
     united_long_texts,
 )
+from destination_s3_spark.formats.varints import integer, read_integer, read_unsigned, unsigned
 
 MAGIC = b"PAR1"
 
@@ -229,7 +230,7 @@ def _read_struct(data: bytes, at: int) -> tuple[_Fields, int]:
         if head >> 4:
             number += head >> 4
         else:
-            number, at = _read_integer(data, at)
+            number, at = read_integer(data, at)
         kind = head & 15
         value: Any
         if kind in (_TRUE, _FALSE):
@@ -241,9 +242,9 @@ def _read_struct(data: bytes, at: int) -> tuple[_Fields, int]:
 
 def _read(data: bytes, at: int, kind: int) -> tuple[Any, int]:
     if kind in _INTEGERS:
-        return _read_integer(data, at)
+        return read_integer(data, at)
     if kind == _BINARY:
-        length, at = _read_unsigned(data, at)
+        length, at = read_unsigned(data, at)
         return data[at : at + length], at + length
     if kind == _STRUCT:
         return _read_struct(data, at)
@@ -260,30 +261,12 @@ def _read_list(data: bytes, at: int) -> tuple[tuple[int, list[Any]], int]:
     head = data[at]
     length, at = head >> 4, at + 1
     if length == 15:
-        length, at = _read_unsigned(data, at)
+        length, at = read_unsigned(data, at)
     items = []
     for _ in range(length):
         item, at = _read(data, at, head & 15)
         items.append(item)
     return (head & 15, items), at
-
-
-def _read_unsigned(data: bytes, at: int) -> tuple[int, int]:
-    if data[at] < 128:  # most integers are one byte
-        return data[at], at + 1
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value, at
-        shift += 7
-
-
-def _read_integer(data: bytes, at: int) -> tuple[int, int]:
-    value, at = _read_unsigned(data, at)
-    return (value >> 1) ^ -(value & 1), at
 
 
 def _struct(fields: _Fields) -> Iterator[bytes]:
@@ -296,7 +279,7 @@ def _struct(fields: _Fields) -> Iterator[bytes]:
         if 0 < number - last <= 15:
             yield bytes([number - last << 4 | kind])
         else:
-            yield bytes([kind]) + _integer(number)
+            yield bytes([kind]) + integer(number)
         last = number
         if kind not in (_TRUE, _FALSE):
             yield from _encoded(kind, value)
@@ -305,30 +288,17 @@ def _struct(fields: _Fields) -> Iterator[bytes]:
 
 def _encoded(kind: int, value: Any) -> Iterator[bytes]:
     if kind in _INTEGERS:
-        yield _integer(value)
+        yield integer(value)
     elif kind == _BINARY:
-        yield _unsigned(len(value)) + value
+        yield unsigned(len(value)) + value
     elif kind == _STRUCT:
         yield from _struct(value)
     elif kind in (_LIST, _SET):
         of, items = value
-        yield bytes([len(items) << 4 | of]) if len(items) < 15 else bytes([0xF0 | of]) + _unsigned(len(items))
+        yield bytes([len(items) << 4 | of]) if len(items) < 15 else bytes([0xF0 | of]) + unsigned(len(items))
         for item in items:
             yield from _encoded(of, item)
     elif kind == _DOUBLE:
         yield value
     else:
         yield bytes([value])
-
-
-def _unsigned(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 127:
-        encoded.append(value & 127 | 128)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
-
-
-def _integer(value: int) -> bytes:
-    return _unsigned(value << 1 if value >= 0 else (-value << 1) - 1)

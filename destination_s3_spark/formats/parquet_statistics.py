@@ -51,10 +51,6 @@ class _Unbounded(Exception):
     """A value has no bound in the form of the statistics."""
 
 
-class _Uncounted(Exception):
-    """The footer does not say how many nulls a column has."""
-
-
 class _Node(NamedTuple):
     """A column or member outside of lists. `leaf` is the number of its Parquet column, None for a struct."""
 
@@ -119,10 +115,9 @@ def footer_statistics(footer: pq.FileMetaData) -> FileStatistics:
                 _put(tree, node.path, {})
             continue
         chunks = [group.column(node.leaf) for group in groups]
-        try:
-            _put(statistics.nulls, node.path, sum(map(_nulls, chunks)))
-        except _Uncounted:
+        if not all(chunk.statistics is not None and chunk.statistics.has_null_count for chunk in chunks):
             return UNBOUNDED  # delta-rs takes a column without a null count for one without nulls
+        _put(statistics.nulls, node.path, sum(int(chunk.statistics.null_count) for chunk in chunks))
         for tree, bound in zip((statistics.min, statistics.max), _bounds(chunks, node, convert, long_texts), strict=False):
             _put(tree, node.path, bound)
     return statistics
@@ -182,13 +177,6 @@ def _nodes(schema: pa.Schema) -> Iterator[_Node]:
 
 def _leaves(kind: pa.DataType) -> int:
     return sum(_leaves(kind.field(index).type) for index in range(kind.num_fields)) if pa.types.is_nested(kind) else 1
-
-
-def _nulls(chunk: pq.ColumnChunkMetaData) -> int:
-    found = chunk.statistics
-    if found is None or not found.has_null_count:
-        raise _Uncounted
-    return int(found.null_count)
 
 
 def _bounds(

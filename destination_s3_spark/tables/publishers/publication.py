@@ -15,6 +15,7 @@ import logging
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -363,6 +364,11 @@ def withdraw_delta_log(store: ObjectStore, state: TableState, root: str) -> With
 def shown_files(live: LiveFiles) -> list[FileEntry]:
     """List the final files that readers see, without adopted ones."""
     return [file for file in live.of(FileKind.FINAL) if not live.is_pending(file)]
+
+
+def block_time(state: TableState) -> str:
+    """Return the time of the chain's newest block, as publications record it."""
+    return state.system_time.astimezone(UTC).isoformat(timespec="microseconds")
 
 
 def require_current_types(state: TableState, live: LiveFiles) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC
 from typing import ClassVar
 
 from destination_s3_spark.chain.hint import PublishedMark
@@ -22,7 +21,14 @@ from destination_s3_spark.storage.object_store import ObjectChanged, ObjectInfo,
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.table_paths import overlaps
 from destination_s3_spark.stream_id import StreamId
-from destination_s3_spark.tables.publishers.publication import NotPublished, PublisherKind, ShownTable, overlap_error, shown_files
+from destination_s3_spark.tables.publishers.publication import (
+    NotPublished,
+    PublisherKind,
+    ShownTable,
+    block_time,
+    overlap_error,
+    shown_files,
+)
 from destination_s3_spark.tables.rules import MergeRule, waiting_properties
 
 MANIFEST = "_symlink_format_manifest/manifest"
@@ -56,7 +62,7 @@ class SymlinkManifest:
         """
         key = state.identity.final_root + MANIFEST
         body = "".join(f"s3://{self.bucket}/{key}\n" for key in published_keys(live)).encode()
-        metadata = {SEQUENCE: str(state.sequence_number), TIME: _time(state), OWNER_METADATA: state.identity.table_id}
+        metadata = {SEQUENCE: str(state.sequence_number), TIME: block_time(state), OWNER_METADATA: state.identity.table_id}
         waiting = waiting_properties(state.contents, self.merge_rule)
         metadata |= {name.replace("airbyte.", "ab-"): value for name, value in waiting.items()}
         etag = None if last is None else last.mark
@@ -64,11 +70,12 @@ class SymlinkManifest:
             try:
                 return store.replace(key, body, metadata, etag)
             except ObjectChanged as changed:
-                _require_own(changed.now, state)
+                now = changed.now
+                _require_own(now, state)
                 # The sequence number of our own block means that this put succeeded and its response was lost.
-                if changed.now is not None and _sequence(changed.now) >= state.sequence_number and _written(changed.now) >= _time(state):
-                    return changed.now.etag
-                etag = None if changed.now is None else changed.now.etag
+                if now is not None and _sequence(now) >= state.sequence_number and now.metadata.get(TIME, "") >= metadata[TIME]:
+                    return now.etag
+                etag = None if now is None else now.etag
         raise TransientError(
             f"The manifest of table {state.identity.stream} was written by somebody else {REPLACE_TRIES} times while this sync tried to. "
             "Nothing is lost: try again, with one writer at a time.",
@@ -125,14 +132,6 @@ def _sequence(manifest: ObjectInfo) -> int:
     """Return the number of the block after which the manifest was written, or -1 for an object that this connector did not write."""
     number = manifest.metadata.get(SEQUENCE, "")
     return int(number) if number.isdecimal() else -1
-
-
-def _written(manifest: ObjectInfo) -> str:
-    return manifest.metadata.get(TIME, "")
-
-
-def _time(state: TableState) -> str:
-    return state.system_time.astimezone(UTC).isoformat(timespec="microseconds")
 
 
 SYMLINK = PublisherKind(_of_tables, _require_publishable)

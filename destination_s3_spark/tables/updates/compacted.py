@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
@@ -26,23 +25,14 @@ from destination_s3_spark.tables.updates.steps import Steps, Update, Work
 logger = logging.getLogger("airbyte")
 
 
-@dataclass(frozen=True, slots=True)
-class _Join:
-    """One file to make, and the files to make it of."""
-
-    group: Group
-    key: str
-    options: FileOptions
-
-
 def compact(table: OpenTable, resources: Callable[[], Resources]) -> Update | None:
     """Return the update that joins small files of an open table, or None if there are none to join."""
     chosen = _chosen(table, table.writer.live_files())
     return _compacted(table, chosen, resources().task.s3) if chosen else None
 
 
-def _chosen(table: OpenTable, live: LiveFiles) -> list[tuple[_Join, ...]]:
-    """Choose the files to make, each final file together with the raw file of its rows.
+def _chosen(table: OpenTable, live: LiveFiles) -> list[tuple[Group, ...]]:
+    """Choose the groups of files to join, each group of final files together with that of the raw files of their rows.
 
     Raw files of a partitioned table are joined by themselves, because each has rows of several final files.
     """
@@ -50,7 +40,7 @@ def _chosen(table: OpenTable, live: LiveFiles) -> list[tuple[_Join, ...]]:
     raw = {file.offset: file for file in _of_kind(table, live, FileKind.RAW)}
     if table.spec is not None or table.partitioning is not None:
         final = _of_kind(table, live, FileKind.FINAL) if table.spec is None else []
-        return [(_join(table, group),) for files in (list(raw.values()), final) for group in groups(files, target)]
+        return [(group,) for files in (list(raw.values()), final) for group in groups(files, target)]
 
     def twin(file: FileEntry) -> FileEntry | None:
         found = raw.get(file.offset)
@@ -59,7 +49,7 @@ def _chosen(table: OpenTable, live: LiveFiles) -> list[tuple[_Join, ...]]:
     found = []
     for group in groups(_of_kind(table, live, FileKind.FINAL), target, lambda file: twin(file) is not None):
         twins = tuple(other for file in group if (other := twin(file)) is not None)
-        found.append(tuple(_join(table, files) for files in (group, twins) if files))
+        found.append(tuple(files for files in (group, twins) if files))
     return found
 
 
@@ -69,20 +59,17 @@ def _of_kind(table: OpenTable, live: LiveFiles, kind: FileKind) -> list[FileEntr
     return [file for file in live.of(kind) if file.key.endswith(options.extension)]
 
 
-def _join(table: OpenTable, group: Group) -> _Join:
-    return _Join(group, table.key_beside(group[0]), _options(table, group[0].kind))
-
-
 def _options(table: OpenTable, kind: FileKind) -> FileOptions:
     return table.layout.final if kind is FileKind.FINAL else table.layout.raw or RAW_PARQUET
 
 
-def _compacted(table: OpenTable, chosen: Sequence[tuple[_Join, ...]], s3: S3Settings) -> Update:
+def _compacted(table: OpenTable, chosen: Sequence[tuple[Group, ...]], s3: S3Settings) -> Update:
     result: CommitResult | None = None
-    made = yield from _made(table, [join for joins in chosen for join in joins], s3)
+    tasks = [tuple(JoinTask(one, table.key_beside(one[0]), _options(table, one[0].kind), s3) for one in groups) for groups in chosen]
+    made = yield from _made(table, [join for joins in tasks for join in joins])
     if table.spec is None:
         table.writer.publish()  # the rows of this sync, so that a reader of changes takes no joined file for new rows
-    for joins in chosen:
+    for joins in tasks:
         files = [made[join.key] for join in joins if join.key in made]
         if len(files) < len(joins):
             table.writer.drop(files)
@@ -91,11 +78,11 @@ def _compacted(table: OpenTable, chosen: Sequence[tuple[_Join, ...]], s3: S3Sett
     return result
 
 
-def _made(table: OpenTable, joins: Sequence[_Join], s3: S3Settings) -> Steps[Mapping[str, FileEntry]]:
+def _made(table: OpenTable, joins: Sequence[JoinTask]) -> Steps[Mapping[str, FileEntry]]:
     """Stage the files that can be made, by key."""
     copied = table.writer.map_files(lambda join: _copied(table, join), joins)
     made = {join.key: file for join, file in zip(joins, copied, strict=True) if file is not None}
-    tasks = [JoinTask(join.group, join.key, join.options, s3) for join in joins if join.key not in made]
+    tasks = [join for join in joins if join.key not in made]
     if tasks:
         try:
             done = yield from Work(join_files, tasks, lambda task: sum(file.bytes for file in task.group)).results()
@@ -110,7 +97,7 @@ def _made(table: OpenTable, joins: Sequence[_Join], s3: S3Settings) -> Steps[Map
     return made
 
 
-def _copied(table: OpenTable, join: _Join) -> FileEntry | None:
+def _copied(table: OpenTable, join: JoinTask) -> FileEntry | None:
     try:
         return joined_in_store(join.group, join.key, table.writer.store)
     except (ObjectNotFound, SyncError) as error:

@@ -42,7 +42,7 @@ from destination_s3_spark.tables.publishers.iceberg.columns import (
     require_undivided,
     shown_partitioning,
 )
-from destination_s3_spark.tables.publishers.publication import NotPublished
+from destination_s3_spark.tables.publishers.publication import NotPublished, block_time
 from destination_s3_spark.tables.rules import WAITING_PROPERTIES
 from destination_s3_spark.tables.runs.footers import with_statistics
 
@@ -135,7 +135,7 @@ def published_block(table: Table, state: TableState) -> int | None:
         return None
     number = int(table.properties.get(BLOCK, "-1"))
     # A block that our chain has not reached, but older than its head, belongs to a chain that was removed.
-    if number < 0 or (number > state.sequence_number and table.properties.get(TIME, "") < _time(state)):
+    if number < 0 or (number > state.sequence_number and table.properties.get(TIME, "") < block_time(state)):
         return None
     return number
 
@@ -208,7 +208,7 @@ def _created(catalog: Catalog, place: Place, wanted: LiveTable) -> Table | None:
 
 def _is_newer(table: Table, state: TableState) -> bool:
     """Return whether a later session has published."""
-    return int(table.properties.get(BLOCK, "-1")) > state.sequence_number and table.properties.get(TIME, "") >= _time(state)
+    return int(table.properties.get(BLOCK, "-1")) > state.sequence_number and table.properties.get(TIME, "") >= block_time(state)
 
 
 class _Change:
@@ -237,7 +237,7 @@ class _Change:
         properties = {
             **self._place.settings(),
             BLOCK: str(self._state.sequence_number),
-            TIME: _time(self._state),
+            TIME: block_time(self._state),
             SNAPSHOT: shown,
             **self._waiting,
         }
@@ -360,7 +360,3 @@ def _is_same(file: DataFile, entry: FileEntry | None) -> bool:
 
 def _id(snapshot: Snapshot | None) -> str:
     return "" if snapshot is None else str(snapshot.snapshot_id)
-
-
-def _time(state: TableState) -> str:
-    return state.system_time.astimezone(UTC).isoformat(timespec="microseconds")
