@@ -23,11 +23,6 @@ class ChangeLogFormat(Enum):
     JSONL = "jsonl"
     PARQUET = "parquet"
 
-    @property
-    def extension(self) -> str:
-        """Extension of the files' keys."""
-        return _EXTENSIONS[self]
-
 
 _EXTENSIONS = {
     ChangeLogFormat.REPLICANT_CSV: ".csv.gz",
@@ -49,7 +44,7 @@ class ChangeLogOptions:
     @property
     def extension(self) -> str:
         """Extension of the files' keys."""
-        return self.format.extension
+        return _EXTENSIONS[self.format]
 
 
 def open_changes(sink: Sink, columns: LogColumns, options: ChangeLogOptions, start: OperationCount) -> FileWriter[pa.RecordBatch]:

@@ -60,17 +60,11 @@ class ParquetCodec(Enum):
     ZSTD = "ZSTD"
 
 
-class Dictionary(Enum):
-    """Whether columns with repeating values are dictionary encoded, as long as the dictionary fits into its page."""
-
-    ON = "on"
-    OFF = "off"
-
-
 @dataclass(frozen=True, slots=True)
 class ParquetOptions:
     """Options of a Parquet file. A row group is written when its rows occupy `row_group_bytes` of Arrow memory.
 
+    `dictionary`: whether columns with repeating values are dictionary encoded, as long as the dictionary fits into its page.
     `statistics`: whether the chain gets the statistics of the file, for publishers that show them.
     """
 
@@ -78,7 +72,7 @@ class ParquetOptions:
     row_group_bytes: int = 128 * MIB
     page_bytes: int = MIB
     dictionary_page_bytes: int = MIB
-    dictionary: Dictionary = Dictionary.ON
+    dictionary: bool = True
     encodings: Encodings = DESTINATION_S3
     statistics: bool = False
 
@@ -215,7 +209,7 @@ class ParquetFile(FileWriter[pa.RecordBatch]):
             self._stored,
             version="2.6",
             compression=compression,
-            use_dictionary=repeating_columns(first) if options.dictionary is Dictionary.ON else False,
+            use_dictionary=repeating_columns(first) if options.dictionary else False,
             data_page_size=options.page_bytes,
             dictionary_pagesize_limit=options.dictionary_page_bytes,
             coerce_timestamps=None,  # each timestamp keeps the unit of the stored schema
@@ -289,7 +283,7 @@ def _options(chosen: ParquetFormat) -> ParquetOptions:
         row_group_bytes=chosen.block_size_mb * MIB,
         page_bytes=chosen.page_size_kb * 1024,
         dictionary_page_bytes=chosen.dictionary_page_size_kb * 1024,
-        dictionary=Dictionary.ON if chosen.dictionary_encoding else Dictionary.OFF,
+        dictionary=chosen.dictionary_encoding,
         encodings=Encodings(time=TimeEncoding(chosen.time_encoding)),
     )
 

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from destination_s3_spark.formats.avro import AVRO
 from destination_s3_spark.formats.csv import CSV
-from destination_s3_spark.formats.file_format import FileFormat, FileOptions
+from destination_s3_spark.formats.file_format import FileFormat
 from destination_s3_spark.formats.jsonl import JSONL
 from destination_s3_spark.formats.parquet import PARQUET
 
@@ -29,11 +29,6 @@ FORMATS: list[FileFormat] = [
 
 def chosen_format(chosen: ChosenFormat) -> FileFormat:
     return next(known for known in FORMATS if known.format_type == chosen.format_type)
-
-
-def file_options(chosen: ChosenFormat) -> FileOptions:
-    """Convert the user's options to the options of files."""
-    return chosen_format(chosen).options(chosen)
 
 
 def format_of(key: str) -> FileFormat | None:

@@ -14,8 +14,8 @@ from destination_s3_spark.config.format_options import ParquetFormat
 from destination_s3_spark.config.settings_model import unknown_options
 from destination_s3_spark.config.table_options import MergeWhen, PartitionBy
 from destination_s3_spark.formats.file_format import FileOptions
-from destination_s3_spark.formats.parquet import Dictionary, ParquetCodec, ParquetOptions
-from destination_s3_spark.formats.registry import file_options
+from destination_s3_spark.formats.parquet import ParquetCodec, ParquetOptions
+from destination_s3_spark.formats.registry import chosen_format
 from destination_s3_spark.schema.airbyte_type import Decimal
 from destination_s3_spark.schema.column_rules import Action, ColumnRule, ColumnRules
 from destination_s3_spark.schema.encodings import ExtractedAtEncoding
@@ -30,7 +30,7 @@ from destination_s3_spark.tables.runs.keys import CdcDeletion
 
 def final_options(config: Config) -> FileOptions:
     """Return the options of final files, with the encodings of new tables."""
-    options = file_options(config.format)
+    options = chosen_format(config.format).options(config.format)
     if not (isinstance(options, ParquetOptions) and isinstance(config.format, ParquetFormat)):
         return options
     lakehouse = config.publish.delta or config.publish.iceberg is not None
@@ -46,7 +46,7 @@ def extracted_at_encoding(chosen: str | None, *, publisher_needs_micros: bool) -
     return ExtractedAtEncoding.MICROS if publisher_needs_micros else ExtractedAtEncoding.MILLIS
 
 
-RAW_PARQUET = ParquetOptions(codec=ParquetCodec.ZSTD, row_group_bytes=32 * MIB, dictionary=Dictionary.OFF)
+RAW_PARQUET = ParquetOptions(codec=ParquetCodec.ZSTD, row_group_bytes=32 * MIB, dictionary=False)
 """Raw files hold JSON text, which zstd compresses well and a dictionary does not. Small row groups keep a task's second writer cheap."""
 
 

@@ -169,7 +169,7 @@ def test_other_objects_in_the_folder_are_passed_over(written: Callable[[ChangeLo
 def test_a_damaged_file_is_named(written: Callable[[ChangeLogFormat], WrittenLog], form: ChangeLogFormat) -> None:
     log = written(form)
     group = log.changes([[insertion(n) for n in range(50)]])
-    key = FOLDER + LogName(*group, 0, LogKind.CHANGES).file_name(form.extension)
+    key = FOLDER + LogName(*group, 0, LogKind.CHANGES).file_name(ChangeLogOptions(form).extension)
     log.store.put(key, log.store.get(key)[:-20])
 
     with pytest.raises(DataError, match=rf"{key}.*damaged"):

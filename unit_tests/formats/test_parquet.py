@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from destination_s3_spark.formats.parquet import Dictionary, ParquetCodec, ParquetFile, ParquetOptions
+from destination_s3_spark.formats.parquet import ParquetCodec, ParquetFile, ParquetOptions
 from destination_s3_spark.schema.encodings import Encodings, TimeEncoding, stored_schema
 
 NOON = datetime(2026, 1, 2, 12, 0, 0, 123456, tzinfo=UTC)
@@ -127,8 +127,8 @@ def test_a_file_without_rows_is_readable() -> None:
     assert file.schema_arrow == SCHEMA
 
 
-@pytest.mark.parametrize(("dictionary", "encoded"), [(Dictionary.ON, True), (Dictionary.OFF, False)])
-def test_dictionary_encoding_can_be_turned_off(dictionary: Dictionary, encoded: bool) -> None:
+@pytest.mark.parametrize(("dictionary", "encoded"), [(True, True), (False, False)])
+def test_dictionary_encoding_can_be_turned_off(dictionary: bool, encoded: bool) -> None:
     file = written(ParquetOptions(dictionary=dictionary), batch(ROWS * 10))
     assert ("RLE_DICTIONARY" in file.metadata.row_group(0).column(2).encodings) is encoded
 
@@ -174,7 +174,7 @@ def test_a_column_falls_back_from_its_dictionary_when_that_outgrows_its_page() -
 def test_small_pages_make_a_column_longer() -> None:
     rows = batch([ROWS[1] | {"whole": number} for number in range(10_000)])
     large, small = (
-        written(ParquetOptions(page_bytes=size, dictionary=Dictionary.OFF), rows).metadata.row_group(0).column(4).total_uncompressed_size
+        written(ParquetOptions(page_bytes=size, dictionary=False), rows).metadata.row_group(0).column(4).total_uncompressed_size
         for size in (1_000_000, 1000)
     )
     assert small > large

@@ -14,7 +14,7 @@ from destination_s3_spark.formats.avro import AvroCodec, AvroOptions
 from destination_s3_spark.formats.csv import CsvOptions
 from destination_s3_spark.formats.file_format import FileOptions
 from destination_s3_spark.formats.jsonl import JsonlOptions
-from destination_s3_spark.formats.parquet import Dictionary, ParquetCodec, ParquetOptions
+from destination_s3_spark.formats.parquet import ParquetCodec, ParquetOptions
 from destination_s3_spark.formats.text_file import Compression, Flattening
 from destination_s3_spark.schema.encodings import Encodings, ExtractedAtEncoding, TimeEncoding
 from destination_s3_spark.sync.runtime import CLUSTER_TASK_BYTES, spark_settings, task_bytes
@@ -35,7 +35,7 @@ def options_of(chosen: dict[str, Any]) -> FileOptions:
             {"format_type": "Parquet", "compression_codec": "ZSTD", "block_size_mb": 1, "page_size_kb": 2, "dictionary_page_size_kb": 3,
              "dictionary_encoding": False, "time_encoding": "int64", "extracted_at_encoding": "micros"},
             ParquetOptions(
-                ParquetCodec.ZSTD, 2**20, 2 * 2**10, 3 * 2**10, Dictionary.OFF, Encodings(ExtractedAtEncoding.MICROS, TimeEncoding.INT64)
+                ParquetCodec.ZSTD, 2**20, 2 * 2**10, 3 * 2**10, False, Encodings(ExtractedAtEncoding.MICROS, TimeEncoding.INT64)
             ),
         ),
         ({"format_type": "CSV"}, CsvOptions(Flattening.NONE, Compression.GZIP)),

@@ -6,14 +6,16 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 
+import pyarrow.parquet as pq
+
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.settle import MapCalls
 from destination_s3_spark.storage.ranged import RangedFile, present
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.merge.plan import MergePlan, Run, Sizes, plan_merge
 from destination_s3_spark.tables.merge.replaced_files import SortedTableFile
-from destination_s3_spark.tables.runs.keys import KeySpec, keys_of, lower, partition_bounds, upper
-from destination_s3_spark.tables.runs.sorted_file import row_group_keys, sorted_index
+from destination_s3_spark.tables.runs.keys import KEY, KeySpec, keys_of, lower, partition_bounds, upper
+from destination_s3_spark.tables.runs.sorted_file import sorted_index
 from destination_s3_spark.tables.updates.inputs import MergeInputs
 
 LOOK_CLOSELY_BELOW = 4
@@ -40,7 +42,9 @@ def plan_of(
             found = Run.of(file.key, file.bytes, file.offset or 0, sorted_index(source), upper(keys_of(file)))
             numbers = range(len(found.groups)) if some is None or file.kind is FileKind.TOMBSTONE else some(source)
             found = replace(found, groups=tuple(found.groups[number] for number in numbers))
-            return found.divided(files, lambda place: row_group_keys(source, numbers[place])) if closely else found
+            if not closely:
+                return found
+            return found.divided(files, lambda place: pq.ParquetFile(source).read_row_group(numbers[place], columns=[KEY])[KEY])
 
     return plan_merge(files, list(map_files(read, runs)), list(map_files(read, inputs.tombstones)), sizes)
 

@@ -45,6 +45,7 @@ from destination_s3_spark.errors import ConfigError, TransientError
 from destination_s3_spark.formats.parquet import PARQUET
 from destination_s3_spark.formats.registry import format_of
 from destination_s3_spark.schema.partitioning import Partitioning
+from destination_s3_spark.schema.schema_event import stored_from_event
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.table_paths import overlaps
@@ -63,7 +64,6 @@ from destination_s3_spark.tables.publishers.publication import (
     PublisherKind,
     ShownTable,
     overlap_error,
-    recorded_columns,
     recorded_fields,
     recorded_partitioning,
     require_current_types,
@@ -236,7 +236,7 @@ class DeltaTable:
 
     def _target(self, state: TableState, live: LiveFiles) -> _Target:
         root, identity = state.identity.final_root, state.identity
-        stored = recorded_columns(state)
+        stored = stored_from_event(state.schema or {})
         partitioning = recorded_partitioning(state)
         partition = None if partitioning is None else partition_column(partitioning)
         columns = delta_columns(recorded_fields(state), partition)

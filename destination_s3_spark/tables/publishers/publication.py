@@ -19,7 +19,6 @@ from datetime import UTC
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-import pyarrow as pa
 from msgspec.structs import replace
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
@@ -33,7 +32,7 @@ from destination_s3_spark.errors import ConfigError, SyncError, TransientError
 from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.encodings import DESTINATION_S3
 from destination_s3_spark.schema.partitioning import Partitioning
-from destination_s3_spark.schema.schema_event import from_event, stored_from_event
+from destination_s3_spark.schema.schema_event import from_event
 from destination_s3_spark.schema.table_schema import TableSchema, stored_fields
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.paths import PathTemplate
@@ -378,11 +377,6 @@ def require_current_types(state: TableState, live: LiveFiles) -> None:
             "Files with columns of an earlier type are live. The next sync that completes rewrites or replaces them; until then, readers "
             "keep the last published state."
         )
-
-
-def recorded_columns(state: TableState) -> pa.Schema:
-    """Return the columns of files that are written now. The table must have a schema. Raises DataError if its record is damaged."""
-    return stored_from_event(state.schema or {})
 
 
 def recorded_schema(state: TableState) -> TableSchema:

@@ -23,7 +23,7 @@ from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.formats.file_format import SeekableFile, Sink, require_columns
 from destination_s3_spark.formats.file_statistics import KeyRange, WrittenFile
-from destination_s3_spark.formats.parquet import Dictionary, ParquetCodec, ParquetFile, ParquetOptions
+from destination_s3_spark.formats.parquet import ParquetCodec, ParquetFile, ParquetOptions
 from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.arrow import arrow_type, contiguous
 from destination_s3_spark.tables.runs.keys import (
@@ -44,7 +44,7 @@ from destination_s3_spark.tables.runs.soft_deletions import SoftDeletions
 from destination_s3_spark.tables.runs.winners import BURIED_OFFSET, CLOSED_OFFSET, EXTRACTED_AT, OPENED_OFFSET, STORED_OFFSET, sorted_by_key
 from destination_s3_spark.tables.stored.conversion import project
 
-RUN_OPTIONS = ParquetOptions(codec=ParquetCodec.ZSTD, row_group_bytes=512 * 2**10, dictionary=Dictionary.OFF)
+RUN_OPTIONS = ParquetOptions(codec=ParquetCodec.ZSTD, row_group_bytes=512 * 2**10, dictionary=False)
 """Options of runs and tombstones.
 
 Row groups are small, because a merge holds one of each of many runs. There are no dictionaries, which make small row groups larger and
@@ -176,11 +176,6 @@ def keys_in(metadata: pq.FileMetaData) -> KeyRange:
     footer = _footer(metadata)
     first, last = bytes.fromhex(json.loads(footer[FIRST_KEYS])[0]), bytes.fromhex(footer[LAST_KEY])
     return key_range(first, last, footer[KEY_FINGERPRINT])
-
-
-def row_group_keys(file: SeekableFile, number: int) -> pa.ChunkedArray[Any]:
-    """Read the keys of a row group of a run or tombstone file, ascending. Reads only the key column."""
-    return pq.ParquetFile(file).read_row_group(number, columns=[KEY])[KEY]
 
 
 @dataclass(frozen=True, slots=True)
