@@ -31,10 +31,9 @@ from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.configured import column_rules
 from destination_s3_spark.tables.factory import table_factory
 from destination_s3_spark.tables.forgetting.course import Forgetting, referenced
-from destination_s3_spark.tables.forgetting.forever import Keys, barring, keys_of
 from destination_s3_spark.tables.forgetting.possible import has_metadata, recorded_table
 from destination_s3_spark.tables.forgetting.search import ReferencedValues
-from destination_s3_spark.tables.forgetting.wanted import ByKeys, Subject, digest, field_of, wanted_rows
+from destination_s3_spark.tables.forgetting.wanted import ByKeys, Keys, Subject, barring, digest, field_of, keys_of, wanted_rows
 from destination_s3_spark.tables.found import FoundTable
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.stream_table import StreamTable

@@ -1,13 +1,15 @@
 """Rows to forget: those whose columns equal given values, or those with given keys.
 
 Values come as JSON objects and are typed as records are, so that `42` and `"42"` find the same rows of an integer column. In a table whose
-columns are hashed or cut by rules, a value also stands for what the rules make of it.
+columns are hashed or cut by rules, a value also stands for what the rules make of it. Keys to forget for good are recorded as digests, by
+which later records are left out.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -16,6 +18,7 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from destination_s3_spark.chain.events import BarKeys, BarredKeys
 from destination_s3_spark.decoding.kernel_typer import record_typer
 from destination_s3_spark.decoding.line_rules import replacement
 from destination_s3_spark.errors import ConfigError
@@ -25,9 +28,15 @@ from destination_s3_spark.schema.airbyte_type import Decimal, Field, Scalar
 from destination_s3_spark.schema.arrow import contiguous
 from destination_s3_spark.schema.column_rules import Action, Treatment
 from destination_s3_spark.stream_id import StreamId
+from destination_s3_spark.tables.landing.barred import Digests, key_texts
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.runs.keys import META, KeySpec, encode_key, key_column
 from destination_s3_spark.tables.stored.foreign import record_line
+
+SALT_BYTES = 32
+
+Keys = dict[tuple[str, ...], set[tuple[bytes, ...]]]
+"""The texts of values by the JSON keys of the fields that have them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,3 +182,26 @@ def _typed(table: OpenTable, subjects: Sequence[Subject]) -> pa.RecordBatch:
 
 def _line(stream: StreamId, subject: Subject) -> bytes:
     return record_line(stream, b"{" + b",".join(b"%b:%b" % (json.dumps(name).encode(), text) for name, text in subject.values) + b"}")
+
+
+def keys_of(table: OpenTable, subjects: Sequence[Subject], treatment: Treatment) -> Keys:
+    """Return the values of a request as records of the table have them when they land. Raises ConfigError as `wanted_rows`."""
+    for name in dict.fromkeys(name for subject in subjects for name in subject.columns):
+        rule = treatment.rule_of((name,))
+        if rule is not None and rule.action is Action.TRUNCATE:
+            raise table.refuse(f"'{name}' is cut by tables.columns, so records of others have the same rest. Name another field.")
+    return {
+        tuple(field.source for field in fields): {tuple(text or b"" for text in key) for key in key_texts(rows, fields)}
+        for fields, rows in typed_subjects(table, subjects, treatment)
+    }
+
+
+def barring(before: BarKeys | None, keys: Keys) -> BarKeys | None:
+    """Return the event that bars these keys beside those of before, or None if they are barred already."""
+    salt = secrets.token_hex(SALT_BYTES) if before is None else before.salt
+    known = {} if before is None else {one.fields: set(one.digests) for one in before.keys}
+    digests = Digests(bytes.fromhex(salt))
+    for fields, values in keys.items():
+        known.setdefault(fields, set()).update(found.hex() for value in values if (found := digests.of(value)) is not None)
+    event = BarKeys(salt, tuple(BarredKeys(fields, tuple(sorted(found))) for fields, found in sorted(known.items()) if found))
+    return event if event.count > (0 if before is None else before.count) else None
