@@ -40,9 +40,8 @@ class Table:
     """The location of a table.
 
     `folder`: `<base>airbyte_internal/<table>/`. `changes` and `history`: the folders of its change log and its histories, None without
-    any. `adopt` returns the keys that a
-    new table takes over. `root_flaw` returns why another final root than `final_root` cannot be the table's, or None if it can.
-    `pattern` returns the pattern of the keys of destination-s3's files under a final root.
+    any. `adopt` returns the keys that a new table takes over. `root_flaw` returns why another final root than `final_root` cannot be the
+    table's, or None if it can. `pattern` returns the pattern of the keys of destination-s3's files under a final root.
     """
 
     stream: StreamId

@@ -48,7 +48,6 @@ class Verified:
 
     blocks: int
     files: int
-    footers: int
     rows: int
     problems: tuple[str, ...]
     remarks: tuple[str, ...]
@@ -67,7 +66,7 @@ def verify(bucket: ObjectStore, found: FoundTable, map_files: MapCalls = map) ->
             chain.catch_up()
             hint = read_hint(bucket, chain)
         except DataError as error:
-            return Verified(0, 0, 0, 0, (error.message,), ())
+            return Verified(0, 0, 0, (error.message,), ())
         audited = audit(chain, hint)
         result = _verified(TableStore(bucket, chain), found, chain, audited, map_files)
         if not result.problems or look == MOST_VERIFICATIONS - 1 or chain.successor() is None:
@@ -91,7 +90,7 @@ def _verified(store: ObjectStore, found: FoundTable, chain: Chain, audited: Audi
     unread = len(live.files) - len(footed)
     if unread:
         remarks.append(f"{unread:,} files have no footer that counts their rows")
-    return Verified(audited.blocks, len(live.files) + len(live.adopted), len(footed), seen.contents.rows, tuple(problems), tuple(remarks))
+    return Verified(audited.blocks, len(live.files) + len(live.adopted), seen.contents.rows, tuple(problems), tuple(remarks))
 
 
 def _missing(store: ObjectStore, found: FoundTable, chain: Chain, live: LiveFiles) -> Iterator[str]:

@@ -120,8 +120,8 @@ class SortedFileWriter(ParquetFile):
 class RunFile(SortedFileWriter):
     """Writer of a slice's rows into a sorted file. `close` sorts them in memory. Rows of the same key keep their order of arrival."""
 
-    def __init__(self, sink: Sink, payload: pa.Schema, spec: KeySpec, first_offset: int, options: ParquetOptions = RUN_OPTIONS) -> None:
-        super().__init__(sink, run_schema(payload, spec), spec, options)
+    def __init__(self, sink: Sink, payload: pa.Schema, spec: KeySpec, first_offset: int) -> None:
+        super().__init__(sink, run_schema(payload, spec), spec)
         self._arrived = pa.schema([*self.schema][:-1])
         self._next_offset = first_offset
         self._waiting: list[pa.RecordBatch] = []
