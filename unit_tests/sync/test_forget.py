@@ -335,7 +335,7 @@ def test_nothing_is_changed_if_old_versions_may_not_be_listed(lake: Lake, monkey
 
 
 def test_executors_run_the_tasks_without_pydantic() -> None:
-    modules = ("erasure", "log_search", "referenced", "search")
+    modules = ("erasure", "log_search", "search")
     imports = "; ".join(f"import destination_s3_spark.tables.forgetting.{name}" for name in modules)
     subprocess.run([sys.executable, "-c", f"import sys; sys.modules['pydantic'] = None; {imports}"], check=True)
 
