@@ -230,3 +230,14 @@ def test_a_change_log_tells_of_each_of_them(lake: InlineLake, options: dict[str,
     assert sorted((event["op"], event["new"].get("note")) for event in logged) == sorted(
         [*(("U", f"b{place}") for place in range(3)), ("D", None), ("I", "new")], key=str
     )
+
+
+@pytest.mark.parametrize("partitions", [[], [{"stream": "users", "column": "day", "transform": "month"}]], ids=["whole", "partitions"])
+def test_versions_of_keys_that_are_cut_are_those_of_the_rows_beside_them(lake: InlineLake, partitions: list[Data]) -> None:
+    lake.options = {"tables": {"history": [{"stream": "*"}], "cdc_deletion_mode": "soft", "partition_by": partitions}}
+    cut = [{"day": f"2026-01-01T0{hour}:00:00", "note": str(hour)} for hour in range(1, 4)]
+    others = [{"day": "2026-01-01", "note": "fits"}, {"day": "2026-01-02", "note": "deleted", **DELETED}]
+    sync(lake, [*cut, *others], catalog=users("day"))
+    sync(lake, [{**cut[0], "note": "new"}, {"day": "2026-01-03", "note": "another"}], at=2, catalog=users("day"))
+    sync(lake, [{**cut[1], **DELETED}], at=3, catalog=users("day"))
+    assert notes(lake) == ["2", "3", "another", "deleted", "fits", "new"]

@@ -195,12 +195,10 @@ def key_column(rows: pa.RecordBatch | pa.Table, spec: KeySpec) -> pa.BinaryArray
     return _behind_partition(keys, rows, spec)
 
 
-def fitting_keys(rows: pa.RecordBatch | pa.Table, spec: KeySpec) -> pa.BinaryArray | None:
-    """Encode the keys of rows from the key's columns alone. Return None if one has a null: its key may not fit."""
-    columns = [contiguous(rows[field.name]) for field in spec.key]
-    if any(column.null_count for column in columns):
-        return None
-    return _behind_partition(encode_key(columns, [field.type for field in spec.key]), rows, spec)
+def fitting_keys(rows: pa.RecordBatch | pa.Table, spec: KeySpec) -> pa.BinaryArray:
+    """Encode the keys of rows that all fit their types (see `may_be_unfit`), from the key's columns alone."""
+    keys = encode_key([contiguous(rows[field.name]) for field in spec.key], [field.type for field in spec.key])
+    return _behind_partition(keys, rows, spec)
 
 
 def _behind_partition(keys: pa.BinaryArray, rows: pa.RecordBatch | pa.Table, spec: KeySpec) -> pa.BinaryArray:
@@ -222,6 +220,14 @@ def partition_end(key: bytes, spec: KeySpec) -> int | None:
 def is_unfit(key: bytes, spec: KeySpec) -> bool:
     """Tell whether an encoded key stands for one that does not fit its types."""
     return key[partition_end(key, spec) or 0 :].startswith(_UNFIT)
+
+
+def may_be_unfit(last_key: bytes, spec: KeySpec) -> bool:
+    """Tell whether a row of a sorted file, or of a part of one, may have a key that does not fit its types.
+
+    Such keys come last. In a table with partitions they come last in each, so the last key of several partitions does not tell.
+    """
+    return spec.partitioning is not None or is_unfit(last_key, spec)
 
 
 def partition_bounds(key: bytes, spec: KeySpec) -> tuple[bytes, bytes | None]:

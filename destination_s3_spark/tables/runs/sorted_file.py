@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -39,6 +39,7 @@ from destination_s3_spark.tables.runs.keys import (
     fitting_keys,
     key_column,
     key_range,
+    may_be_unfit,
 )
 from destination_s3_spark.tables.runs.soft_deletions import SoftDeletions
 from destination_s3_spark.tables.runs.winners import BURIED_OFFSET, CLOSED_OFFSET, EXTRACTED_AT, OPENED_OFFSET, STORED_OFFSET, sorted_by_key
@@ -218,7 +219,8 @@ class SortedFile:
         if metadata[KEY_FINGERPRINT] != spec.fingerprint:
             raise Bug("A file is not sorted by the table's primary key of today; nothing was merged.")
         self._same_cursor = metadata[CURSOR_FINGERPRINT] == form.spec.cursor_fingerprint
-        without = (RAW_ID, META) if form.only_keys and _has_no_nulls(self._footer, [field.name for field in spec.key]) else ()
+        self._may_be_unfit = may_be_unfit(bytes.fromhex(metadata[LAST_KEY]), spec)
+        without = (RAW_ID, META) if form.only_keys and not self._may_be_unfit else ()
         self._columns = [name for name in form.schema.names if name not in without]
 
     def read(
@@ -245,12 +247,14 @@ class SortedFile:
     def keys(self, low: bytes, high: bytes | None) -> Iterator[pa.BinaryArray | None]:
         """Yield the keys of each row group that may have keys of the range. Reads no other columns than those of the key.
 
-        None stands for keys that these columns do not tell (see `fitting_keys`).
+        None stands for keys that these columns do not tell, because some may not fit their types.
         """
         spec = self._form.spec
         for number in self._overlapping(low, high):
             if KEY in self._footer.schema.names:
                 yield contiguous(self._reader().read_row_group(number, [KEY])[KEY])
+            elif self._may_be_unfit:
+                yield None
             else:
                 rows = self._reader().read_row_group(number, [field.name for field in spec.key])
                 yield fitting_keys(project(rows, pa.schema([pa.field(field.name, arrow_type(field.type)) for field in spec.key])), spec)
@@ -341,14 +345,6 @@ def _footer(metadata: pq.FileMetaData) -> dict[str, str]:
     if len(found) < len(names):
         raise Bug("A file that should be sorted by key was not written so.")
     return found
-
-
-def _has_no_nulls(footer: pq.FileMetaData, columns: Collection[str]) -> bool:
-    """Tell whether the statistics of the file say that it has all of the columns, without any null in them."""
-    groups = (footer.row_group(number) for number in range(footer.num_row_groups))
-    chunks = [chunk for group in groups for chunk in map(group.column, range(group.num_columns)) if chunk.path_in_schema in columns]
-    nulls = [None if chunk.statistics is None else chunk.statistics.null_count for chunk in chunks]
-    return len(nulls) == len(columns) * footer.num_row_groups and all(count == 0 for count in nulls)
 
 
 def _within(rows: pa.Table, low: bytes, high: bytes | None) -> pa.Table:
