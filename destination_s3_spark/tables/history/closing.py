@@ -18,8 +18,8 @@ from destination_s3_spark.tables.capture.events import PLACEHOLDER, differ, has_
 from destination_s3_spark.tables.history.form import HistoryForm
 from destination_s3_spark.tables.history.versions import sorted_by_time, with_columns
 from destination_s3_spark.tables.rules import IS_CURRENT, IS_DELETED, VALID_FROM, VALID_TO
-from destination_s3_spark.tables.runs.keys import DELETED, KEY, OFFSET
-from destination_s3_spark.tables.runs.winners import CLOSED_OFFSET, ENDED_OFFSET, Indices, ranking
+from destination_s3_spark.tables.runs.keys import CURSOR, DELETED, KEY, OFFSET
+from destination_s3_spark.tables.runs.winners import CLOSED_OFFSET, ENDED_OFFSET, EXTRACTED_AT, Indices, ranking
 
 _MICROS = pa.timestamp("us", tz="UTC")
 
@@ -82,17 +82,7 @@ def _place(versions: list[_Version], late: _Version, rows: pa.Table, form: Histo
         return False
     holder = next((one for one in reversed(versions) if one.start <= late.start < one.end), None)
     if holder is not None:
-        if gone:
-            holder.end, holder.deleted = late.start, True
-            return True
-        if _equal(rows, form, holder.row, late.row):
-            return False
-        if holder.start == late.start:
-            insort(versions, _Version(late.start, late.start, False, late.row, holder.row))
-            return True
-        insort(versions, _Version(late.start, holder.end, holder.deleted, late.row, holder.row))
-        holder.end, holder.deleted = late.start, False
-        return True
+        return _place_within(holder, versions, late, rows, form, gone=gone)
     if gone:
         return False
     following = bisect_right(versions, late.start, key=lambda one: one.start)
@@ -107,6 +97,31 @@ def _place(versions: list[_Version], late: _Version, rows: pa.Table, form: Histo
         return False
     versions.append(late)
     return True
+
+
+def _place_within(holder: _Version, versions: list[_Version], late: _Version, rows: pa.Table, form: HistoryForm, *, gone: bool) -> bool:
+    """Put a late record into the version that was valid at its time. Return whether it changed any."""
+    comes_first = holder.start == late.start and not _outranks(rows, form, late.row, holder.row)
+    if gone:
+        if not comes_first:
+            holder.end, holder.deleted = late.start, True
+        return not comes_first
+    if _equal(rows, form, holder.row, late.row):
+        return False
+    if comes_first:
+        insort(versions, _Version(late.start, late.start, False, late.row, holder.row))
+        return True
+    following = _Version(late.start, holder.end, holder.deleted, late.row, holder.row)
+    holder.end, holder.deleted = late.start, False
+    versions.insert(versions.index(holder) + 1, following)
+    return True
+
+
+def _outranks(rows: pa.Table, form: HistoryForm, late: int, one: int) -> bool:
+    """Tell whether a late record ranks above the row of a version. On a tie it came later, and changes nothing."""
+    names = [name for name in (KEY, CURSOR, EXTRACTED_AT) if name in rows.schema.names]
+    both = rows.select(names).take(pa.array([one, late])).append_column(OFFSET, pa.array([1, 0]))
+    return int(ranking(both, form.spec.cursor is not None).order[0]) == 1
 
 
 def _equal(rows: pa.Table, form: HistoryForm, one: int, late: int) -> bool:

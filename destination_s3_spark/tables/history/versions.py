@@ -25,6 +25,7 @@ from destination_s3_spark.tables.rules import IS_CURRENT, IS_DELETED, VALID_FROM
 from destination_s3_spark.tables.runs.keys import CURSOR, DELETED, KEY, META, OFFSET
 from destination_s3_spark.tables.runs.refreshed import Notice
 from destination_s3_spark.tables.runs.winners import (
+    BURIED_OFFSET,
     ENDED_OFFSET,
     EXTRACTED_AT,
     OPENED_OFFSET,
@@ -106,7 +107,15 @@ def _ordered(rows: pa.Table, form: HistoryForm) -> tuple[Indices, RankedRows]:
     gone = ~form.is_live(rows) & ~opened
     time = form.times(rows).copy()
     time[opened] = np.asarray(contiguous(rows[VALID_FROM]).cast(pa.int64()).fill_null(0))[opened]
-    return places, RankedRows(places, group[places], time[places], gone[places], opened[places])
+    ordered = RankedRows(places, group[places], time[places], gone[places], opened[places])
+    _bound_tombstones(ordered, offsets[places] == BURIED_OFFSET)
+    return places, ordered
+
+
+def _bound_tombstones(ordered: RankedRows, buried: Flags) -> None:
+    """Let tombstones be no later than the row above, which may be from before their time: that at which the deletion was extracted."""
+    at = np.flatnonzero(buried[:-1] & (ordered.group[1:] == ordered.group[:-1]))
+    ordered.time[at] = np.minimum(ordered.time[at], ordered.time[at + 1])
 
 
 def _divided(rows: pa.Table, form: HistoryForm, taken: RankedRows, late: pa.Table) -> Versions:
