@@ -181,7 +181,9 @@ def _row_problems(chain: Chain, seen: Readable) -> Iterator[str]:
         yield f"the chain counts {held} rows by kind of file, its files have {dict(totals)}"
     settled_rows = [file for file in live.of(FileKind.FINAL, FileKind.DELTA) if not live.is_pending(file)]
     final = sum(file.rows for file in settled_rows)
-    merged = any(file.sorted_by is not None or file.offset is None for file in live.of(FileKind.FINAL, FileKind.DELTA))
+    # Of a table whose rows were all deleted, only tombstones are left.
+    rewritten = live.of(FileKind.FINAL, FileKind.DELTA, FileKind.TOMBSTONE)
+    merged = any(file.sorted_by is not None or file.offset is None for file in rewritten)
     if final > contents.came_in or (not merged and final != contents.came_in):
         mode = (chain.head.schema or {}).get("mode")
         yield f"{contents.came_in:,} records came into this table (mode {mode}), its files have {final:,} rows"

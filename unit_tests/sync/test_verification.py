@@ -107,6 +107,17 @@ def test_a_refreshed_table_and_one_with_a_change_log_have_none(make_lake: Make) 
     assert verified(lake).problems == ()
 
 
+def test_a_table_whose_rows_are_all_deleted_has_none(make_lake: Make) -> None:
+    lake = make_lake("id")
+    for mode_key in ("id", None):  # deduplicated, then appended to
+        deleted = {"_ab_cdc_lsn": 9, "_ab_cdc_deleted_at": "2026-01-01T00:00:00Z"}
+        gone = [{"type": "RECORD", "record": {"stream": "users", "emitted_at": 2, "data": {"id": row, **deleted}}} for row in range(8)]
+        lake.sync(cdc_catalog(key=mode_key), [*map(line, gone), state(9), status("COMPLETE")])
+
+        assert verified(lake).rows == (0 if mode_key else 8)
+        assert verified(lake).problems == ()
+
+
 def test_files_that_stay_for_a_while_are_a_remark(make_lake: Make) -> None:
     lake = make_lake("id", publish={"keep_replaced_minutes": 60})
     result = verified(lake)
