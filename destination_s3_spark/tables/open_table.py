@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
@@ -21,6 +21,7 @@ from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, arrow_fie
 from destination_s3_spark.schema.column_rules import Treatment
 from destination_s3_spark.schema.encodings import Encodings
 from destination_s3_spark.schema.partitioning import Partitioning
+from destination_s3_spark.schema.schema_event import from_event
 from destination_s3_spark.schema.table_schema import TableSchema, replayed_fields
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.settings import S3Settings
@@ -181,6 +182,10 @@ class OpenTable:
         fields = tuple(Field(column.source, column.name, column.type) for column in self.schema.fields if column.recovered_from is None)
         stream = self.stream
         return RowPlan(stream.id, stream.sync_id, stream.generation_id, fields, self.schema.columns, Values.TYPED)
+
+    def schemas(self, ids: Collection[int]) -> dict[int, TableSchema]:
+        """Return the table's schemas with these ids from the chain. The current schema takes no request."""
+        return {schema_id: from_event(payload) for schema_id, payload in self.writer.schemas(ids).items()}
 
     def record_schema(self) -> None:
         """Record the columns in the chain, unless it already has them."""

@@ -38,8 +38,6 @@ from destination_s3_spark.chain.state import Landed, ReplayGuard, TableState
 from destination_s3_spark.chain.table_store import TableStore
 from destination_s3_spark.chain.territory import OrphanUploads, Table, Territory
 from destination_s3_spark.errors import Bug, DataError, Fenced, SyncError, TransientError
-from destination_s3_spark.schema.schema_event import from_event
-from destination_s3_spark.schema.table_schema import TableSchema
 from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore, StagedUpload
 from destination_s3_spark.tables.commit.batch import Batch, CommitResult, ForgottenRows, TableCheckpoint, Written, cut_batch, flaw_of
 from destination_s3_spark.tables.landing.slices import StagedSlice
@@ -342,9 +340,9 @@ class TableWriter:
         """Keep what the footers of live files say, for this session and for the hint."""
         self._chain.learn(files)
 
-    def schemas(self, ids: Collection[int]) -> dict[int, TableSchema]:
-        """Return the table's schemas with these ids from the chain. The current schema takes no request."""
-        return {schema_id: from_event(payload) for schema_id, payload in self._chain.schemas(ids).items()}
+    def schemas(self, ids: Collection[int]) -> dict[int, dict[str, Any]]:
+        """Return the SetDataSchema payloads with these ids from the chain. The current one takes no request."""
+        return self._chain.schemas(ids)
 
     def copy(self, file: FileEntry, key: str, metadata: Mapping[str, str]) -> StagedUpload:
         """Stage a copy of a live file, made inside the store. Raises Fenced or DataError if the file is gone."""

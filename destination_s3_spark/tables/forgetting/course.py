@@ -170,7 +170,7 @@ class Forgetting:
         if table.spec is None or file.kind not in HISTORY_KINDS:
             return table.spec is not None
         names = {field.name for field in table.spec.key}
-        ids = {field.id for field in table.writer.schemas({file.schema_id or 0})[file.schema_id or 0].fields}
+        ids = {field.id for field in table.schemas({file.schema_id or 0})[file.schema_id or 0].fields}
         return all(field.id in ids for field in table.schema.fields if field.name in names)
 
     def _found_in(self, files: Sequence[FileEntry], meaning: Meaning, spec: KeySpec | None) -> Steps[Mapping[str, Found]]:
@@ -212,7 +212,7 @@ class Forgetting:
     def stored(self, files: Sequence[FileEntry]) -> list[Source]:
         """Return how files are read as rows of the table's columns."""
         table, plan, of_text = self.table, self.table.typed_plan, self.table.layout.of_text
-        schemas = table.writer.schemas({file.schema_id or 0 for file in files})
+        schemas = table.schemas({file.schema_id or 0 for file in files})
         booleans = frozenset(column.source for column in table.schema.fields if column.type is Scalar.BOOLEAN)
         sources = {field.name: field.source for field in plan.fields}
         found: list[Source] = []

@@ -15,7 +15,7 @@ from destination_s3_spark.tables.runs.keys import KeySpec
 from destination_s3_spark.tables.stream_table import StreamTable
 from destination_s3_spark.tables.updates.appended import publish_deltas, rebuild_from_raw, retype_final_files
 from destination_s3_spark.tables.updates.compacted import compact
-from destination_s3_spark.tables.updates.inputs import raw_covers
+from destination_s3_spark.tables.updates.inputs import raw_covers, raw_replays
 from destination_s3_spark.tables.updates.merged import combine_runs, merge_runs, rebuild_deduplicated
 from destination_s3_spark.tables.updates.resources import Resources
 from destination_s3_spark.tables.updates.steps import Update
@@ -89,7 +89,14 @@ def rebuild_of(table: OpenTable, resources: Resources) -> Update:
             f"its final table cannot be rebuilt from its raw table, which has {kept:,} of the {state.contents.came_in:,} records that "
             f"came in, and {counted(len(live.adopted), 'file')} of an earlier connector. Run a refresh, which sends all records again."
         )
-    return rebuild_from_raw(table, resources) if table.spec is None else rebuild_deduplicated(table, table.spec, resources)
+    if table.spec is None:
+        return rebuild_from_raw(table, resources)
+    if not raw_replays(table, live):
+        raise table.refuse(
+            "some of its raw rows landed while it was deduplicated by another primary key, and do not tell which of them it has kept. "
+            "Run a refresh, which sends all records again."
+        )
+    return rebuild_deduplicated(table, table.spec, resources)
 
 
 def rewrite_of(table: OpenTable, resources: Resources) -> Update:

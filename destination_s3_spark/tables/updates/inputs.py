@@ -13,6 +13,7 @@ from destination_s3_spark.chain.files import HISTORY_KINDS, FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.formats.parquet import ParquetOptions
+from destination_s3_spark.protocol.catalog import DestinationSyncMode
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
 from destination_s3_spark.storage.ranged import RangedFile, present
 from destination_s3_spark.storage.settings import S3Settings
@@ -61,6 +62,19 @@ def raw_covers(table: OpenTable, live: LiveFiles) -> bool:
     return state is not None and not live.adopted and sum(file.rows for file in raw) == state.contents.came_in
 
 
+def raw_replays(table: OpenTable, live: LiveFiles) -> bool:
+    """Tell whether the raw rows make the table: all are there, and none landed while the table was deduplicated by another key.
+
+    Such rows replaced and deleted others under that key. Under today's key, or none, those would come back.
+    """
+    if not raw_covers(table, live):
+        return False
+    raw = [file for file in live.of(FileKind.RAW) if not live.is_pending(file)]
+    then = table.writer.schemas({file.schema_id for file in raw if file.schema_id is not None}).values()
+    now = None if table.spec is None else sorted([field.source] for field in table.spec.key)
+    return all(sorted(one["primaryKey"]) == now for one in then if one["mode"] == DestinationSyncMode.APPEND_DEDUP.value)
+
+
 def stored(table: OpenTable, live: LiveFiles, files: Sequence[FileEntry], unfit: UnfitValues, s3: S3Settings) -> list[Stored]:
     """Choose how each file is read as rows of the current columns: from its raw rows if they were kept, else by cast.
 
@@ -76,7 +90,7 @@ def stored(table: OpenTable, live: LiveFiles, files: Sequence[FileEntry], unfit:
             f"its file '{unreadable.key}' has to be rewritten with other columns. Files of this format can only be rewritten from the raw "
             "table, and the file's raw rows were not kept. Run a refresh that removes the records."
         )
-    schemas = table.writer.schemas({file.schema_id for file in files if file.schema_id is not None})
+    schemas = table.schemas({file.schema_id for file in files if file.schema_id is not None})
     return [
         Stored(raw[file.key], table.plan_of(schemas[file.schema_id or 0]), None, table.schema, unfit)
         if file.key in raw
@@ -129,13 +143,12 @@ def merge_inputs(table: OpenTable, live: LiveFiles, form: TableFormat, s3: S3Set
     others = [pair for pair in pairs if pair not in kept]
     landed = [file for file in table.kept.files if file.kind is not FileKind.DELTA]
     to_sort = [*(rows for rows, _ in others), *landed, *(file for file in deltas if not fits(table, form, file))]
-    covered = not pending and raw_covers(table, live)
-    if covered and any(map(table.is_outdated, to_sort)):
+    if not pending and any(map(table.is_outdated, to_sort)) and raw_replays(table, live):
         return raw_inputs(table, live, form, s3)  # retyping makes a value null that does not fit; a cast would end the sync
     try:
         sources = _stored_for_merge(table, live, to_sort, UnfitValues.NULL if pending else UnfitValues.REFUSE, form, s3)
     except ConfigError:
-        if not covered:
+        if pending or not raw_replays(table, live):
             raise
         return raw_inputs(table, live, form, s3)
     tombstones, old_tombstones = _tombstones(table, () if pending else live.of(FileKind.TOMBSTONE), form)

@@ -1,0 +1,92 @@
+"""Tables that are made again from their raw rows: when these make the rows that the table has, and when they would bring others back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from destination_s3_spark.errors import ConfigError
+from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
+from destination_s3_spark.storage.settings import S3Settings
+from unit_tests.sync.inline_lake import InlineLake, line, state, status
+
+Row = Mapping[str, Any]
+GONE = {"_ab_cdc_deleted_at": "2026-01-01T00:00:00Z"}
+DIVIDED = {"partition_by": [{"stream": "users", "column": "id", "transform": "identity"}]}
+
+
+@pytest.fixture
+def lake(s3_settings: S3Settings, tmp_path: Path) -> InlineLake:
+    return InlineLake(s3_settings, tmp_path, options={"tables": {"schema_change": "rewrite"}})
+
+
+def users(key: str | None = "id", id_type: str = "integer", generation: int = 1) -> Catalog:
+    properties = {
+        name: {"type": of} for name, of in (("id", id_type), ("day", "string"), ("note", "string"), ("_ab_cdc_deleted_at", "string"))
+    }
+    entry = {
+        "stream": {"name": "users", "json_schema": {"type": "object", "properties": properties}, "supported_sync_modes": ["incremental"]},
+        "sync_mode": "incremental",
+        "destination_sync_mode": "append_dedup" if key else "append",
+        "primary_key": [[key]] if key else [],
+        "generation_id": generation,
+        "minimum_generation_id": generation if generation > 1 else 0,
+        "sync_id": generation,
+    }
+    return parse_catalog(json.dumps({"streams": [entry]}).encode())
+
+
+def sync(lake: InlineLake, at: int, *rows: Row, catalog: Catalog | None = None) -> None:
+    records = [line({"type": "RECORD", "record": {"stream": "users", "emitted_at": at, "data": dict(data)}}) for data in rows]
+    lake.sync(catalog or users(), [*records, state(at), status("COMPLETE")])
+
+
+def notes(lake: InlineLake) -> list[str]:
+    return sorted(note for body in lake.files(".parquet") for note in pq.read_table(pa.BufferReader(body))["note"].to_pylist())
+
+
+def replaced_and_deleted(lake: InlineLake) -> None:
+    """Make a table whose raw table has a row that was replaced and one that was deleted."""
+    sync(lake, 1, {"id": 1, "day": "Monday", "note": "old"}, {"id": 2, "day": "Tuesday", "note": "deleted"})
+    sync(lake, 2, {"id": 1, "day": "Friday", "note": "new"}, {"id": 2, **GONE})
+    assert notes(lake) == ["new"]
+
+
+@pytest.mark.parametrize(("key", "tables"), [("day", {}), (None, {}), (None, DIVIDED)], ids=["another key", "none", "none, in partitions"])
+def test_rows_that_an_earlier_key_replaced_or_deleted_do_not_come_back(lake: InlineLake, key: str | None, tables: Row) -> None:
+    lake.options = {"tables": {**lake.options["tables"], **tables}}
+    replaced_and_deleted(lake)
+    sync(lake, 3, {"id": 3, "day": "Sunday", "note": "more"}, catalog=users(key))
+    if key is not None:
+        with pytest.raises(ConfigError, match="another primary key"):
+            lake.rebuild()
+    sync(lake, 4, {"id": "4", "day": "Saturday", "note": "retyped"}, catalog=users(key, "string"))
+    assert notes(lake) == ["more", "new", "retyped"]
+
+
+def test_raw_rows_of_today_s_key_make_the_table(lake: InlineLake) -> None:
+    sync(lake, 1, {"id": 1, "note": "appended"}, {"id": 2, "note": "again"}, catalog=users(None))
+    sync(lake, 2, {"id": 1, "note": "new"}, {"id": 9, "note": "beyond"})
+    lake.rebuild()
+    assert notes(lake) == ["again", "beyond", "new"]
+    sync(lake, 3, {"id": "x", "note": "text"}, catalog=users(id_type="string"))
+    assert notes(lake) == ["again", "beyond", "new", "text"]
+    sync(lake, 4, {"id": "y", "day": "Monday", "note": "refreshed"}, catalog=users("day", "string", generation=2))
+    lake.rebuild()
+    assert notes(lake) == ["refreshed"]
+
+
+@pytest.mark.parametrize("key", ["id", None])
+def test_an_empty_table_can_be_rebuilt(lake: InlineLake, key: str | None) -> None:
+    sync(lake, 1, {"id": 1, "note": "old"}, catalog=users(key))
+    sync(lake, 2, catalog=users(key, generation=2))
+    lake.rebuild()
+    assert notes(lake) == []
+    sync(lake, 3, {"id": 1, "note": "new"}, catalog=users(key, generation=2))
+    assert notes(lake) == ["new"]
