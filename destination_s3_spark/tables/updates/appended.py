@@ -16,7 +16,7 @@ from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.staged.staged_file import key_in
 from destination_s3_spark.tables.stored.conversion import UnfitValues
 from destination_s3_spark.tables.stored.rewrite import WAITING_BYTES, RewriteTask, Stored, rewrite_file
-from destination_s3_spark.tables.updates.inputs import extension, raw_covers, replaced_by_pending, stored
+from destination_s3_spark.tables.updates.inputs import extension, raw_replays, replaced_by_pending, stored
 from destination_s3_spark.tables.updates.resources import Resources
 from destination_s3_spark.tables.updates.steps import Steps, Update, Work
 
@@ -50,7 +50,7 @@ def publish_deltas(table: OpenTable, resources: Resources) -> Update:
 def retype_final_files(table: OpenTable, resources: Resources) -> Update:
     """Rewrite the final files of an append table whose columns have other types than the table has now."""
     live = table.writer.live_files()
-    if table.partitioning is not None and raw_covers(table, live):
+    if table.partitioning is not None and raw_replays(table, live):
         # Raw files are not divided, so they cannot stand for single files, only for all of them.
         return (yield from rebuild_from_raw(table, resources))
     outdated = [file for file in live.of(FileKind.FINAL, FileKind.STATE) if table.is_outdated(file)]
@@ -66,9 +66,9 @@ def rebuild_from_raw(table: OpenTable, resources: Resources) -> Update:
     raw = [file for file in live.of(FileKind.RAW) if not live.is_pending(file)]
     written = yield from _rewritten(table, live, raw, resources, UnfitValues.REFUSE)
     lasting = {FileKind.RAW, *HISTORY_KINDS}
-    made = [file for file in live.files if file.kind not in lasting and not live.is_pending(file)]
+    removed = [*(file for file in live.files if file.kind not in lasting and not live.is_pending(file)), *live.dropped]
     table.record_schema()
-    return table.writer.merge(written, [*made, *live.dropped], None)
+    return table.writer.merge(written, removed, None) if written or removed else None
 
 
 def _rewritten(

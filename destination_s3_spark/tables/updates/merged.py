@@ -301,6 +301,8 @@ class Merge:
             return writer.replace(files, replaced, logged.count, self.table.kept.rows, versions.mark, lacked)
         consumed = [*inputs.consumed, *(inputs.tombstones if compacted else ())]
         removed = [*consumed, *self._replaced(plan), *versions.removed, *live.dropped]
+        if not (files or removed):
+            return None  # a rebuild of an empty table
         offsets = [file.offset + file.rows - 1 for file in inputs.consumed if file.kind is FileKind.DELTA and file.offset is not None]
         return writer.merge(files, removed, max(offsets, default=None), logged.count, versions.mark)
 
