@@ -186,6 +186,26 @@ def test_another_key_or_cursor_loses_no_values(parquet: InlineLake) -> None:
     assert data(parquet) == [{"id": 1, "name": "a", "amount": 7, "_ab_cdc_lsn": 1, "_ab_cdc_deleted_at": True}]
 
 
+def test_a_deleted_row_as_old_as_its_values_stays_when_the_table_is_sorted_again(parquet: InlineLake) -> None:
+    sync(parquet, 1, {"id": 1, "name": "a", "_ab_cdc_lsn": 5}, {"id": 1, "_ab_cdc_lsn": 5, **GONE})
+    deleted = {"id": 1, "name": "a", "_ab_cdc_lsn": 5, "_ab_cdc_deleted_at": True}
+    assert data(parquet) == [deleted]
+    for number, (name, cursor) in enumerate((("Avro", True), ("JSONL", True), ("JSONL", False)), start=2):
+        parquet.format = FORMATS[name]
+        sync(parquet, number, {"id": number, "name": "b"}, catalog=users(cursor=cursor))
+        assert deleted in [
+            {name: row[name] for name in deleted.keys() & row.keys()} | {"_ab_cdc_deleted_at": True} for row in rows(parquet)
+        ]
+
+
+def test_a_row_newer_than_its_deletion_stays_when_the_table_is_sorted_again_by_another_cursor(parquet: InlineLake) -> None:
+    parquet.format, parquet.options = FORMATS["JSONL"], {"tables": {"cdc_deletion_mode": "hard"}}
+    sync(parquet, 9, {"id": 1, "_ab_cdc_lsn": 4, **GONE})
+    sync(parquet, 1, {"id": 1, "name": "a", "_ab_cdc_lsn": 5})
+    sync(parquet, 3, {"id": 2, "name": "b"}, catalog=users(cursor=False))
+    assert [row["id"] for row in rows(parquet)] == [1, 2]
+
+
 def test_rows_that_were_appended_are_deleted_by_deletions_that_were(parquet: InlineLake) -> None:
     sync(parquet, 1, {"id": 1, "name": "a", "_ab_cdc_lsn": 1}, {"id": 1, "_ab_cdc_lsn": 2, **GONE}, catalog=users(mode="append"))
     sync(parquet, 2, {"id": 2, "name": "b", "_ab_cdc_lsn": 3})

@@ -34,6 +34,8 @@ WAITED_BELOW = WAITED // 2
 """The number below which an `_airbyte_offset` is one of these."""
 EARLIER = 2**62
 """Added to the `_airbyte_offset` of the table's rows that are merged as runs. They win ties with landed rows, like rows of table files."""
+DEDUPLICATED = EARLIER + 2**61
+"""Added instead if those rows were deduplicated. Like rows of table files, no tombstone outranks them."""
 
 _GROUP = "group"
 Indices: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
@@ -114,8 +116,8 @@ def _below_rows(offsets: Indices, groups: Indices) -> Indices:
     Both were compared when the row was written. They may compare differently now, because a tombstone has no value of a new cursor.
     """
     places = np.arange(len(offsets))
-    row_at = np.full(groups[-1] + 1, -1)
-    row_at[groups[offsets == STORED_OFFSET]] = places[offsets == STORED_OFFSET]
+    row_at, of_table = np.full(groups[-1] + 1, -1), (offsets >= DEDUPLICATED) & (offsets != BURIED_OFFSET)
+    row_at[groups[of_table]] = places[of_table]
     outranks = (offsets == BURIED_OFFSET) & (row_at[groups] > places)
     order: Indices = np.lexsort((places, outranks, groups)) if outranks.any() else places
     return order

@@ -30,7 +30,7 @@ from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.runs.keys import KeySpec
 from destination_s3_spark.tables.runs.merged_rows import RowSource
 from destination_s3_spark.tables.runs.table_format import FileKeys, TableFormat
-from destination_s3_spark.tables.runs.winners import EARLIER
+from destination_s3_spark.tables.runs.winners import DEDUPLICATED, EARLIER
 from destination_s3_spark.tables.updates.inputs import MergeInputs, merge_inputs, raw_inputs, replaced_by_pending
 from destination_s3_spark.tables.updates.resources import Resources
 from destination_s3_spark.tables.updates.steps import Steps, Update, Work
@@ -172,7 +172,8 @@ class Merge:
             done = yield from Work(sort_rows, tasks, lambda task: task.stored.file.bytes).results()
             for (file, _), runs in zip(inputs.unsorted, done, strict=True):
                 # Rows of final files get arrivals that win ties with landed rows.
-                earlier = EARLIER if file.kind in (FileKind.FINAL, FileKind.STATE) else 0
+                of_table = EARLIER if file.sorted_by is None else DEDUPLICATED
+                earlier = of_table if file.kind in (FileKind.FINAL, FileKind.STATE) else 0
                 found += (msgspec.structs.replace(run, offset=earlier + (file.offset or 0)) for run in runs)
                 self._scratch += (run.key for run in runs)
         few = yield from combined(found, self.form.form, self._next_scratch, self.resources.task, every_version=every_version)

@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 from destination_s3_spark.schema.airbyte_type import Scalar
 from destination_s3_spark.schema.arrow import arrow_type
 from destination_s3_spark.tables.runs.keys import CURSOR, DELETED, KEY, OFFSET, encode_key
-from destination_s3_spark.tables.runs.winners import BURIED_OFFSET, EXTRACTED_AT, STORED_OFFSET, key_order, sorted_by_key, winners
+from destination_s3_spark.tables.runs.winners import (
+    BURIED_OFFSET,
+    DEDUPLICATED,
+    EXTRACTED_AT,
+    STORED_OFFSET,
+    key_order,
+    sorted_by_key,
+    winners,
+)
 from unit_tests.examples import examples
 from unit_tests.tables import reference_merge
 
@@ -102,9 +110,10 @@ def test_a_tombstone_of_the_table_outlives_a_late_older_row(version: Any) -> Non
     assert found.select([DELETED, OFFSET]).to_pylist() == [{DELETED: True, OFFSET: BURIED_OFFSET}]
 
 
+@pytest.mark.parametrize("offset", [STORED_OFFSET, DEDUPLICATED + 7], ids=["in a file", "sorted again"])
 @pytest.mark.parametrize("tombstone", [(None, 9), (None, 5)], ids=["newer by what is left to compare", "tie"])
-def test_a_tombstone_never_removes_the_row_that_the_table_has_beside_it(version: Any, tombstone: tuple[Any, int]) -> None:
-    rows = [version(1, *tombstone, BURIED_OFFSET, deleted=True), version(2, None, 5, STORED_OFFSET), version(3, None, 1, 0)]
+def test_a_tombstone_never_removes_the_row_that_the_table_has_beside_it(version: Any, tombstone: tuple[Any, int], offset: int) -> None:
+    rows = [version(1, *tombstone, BURIED_OFFSET, deleted=True), version(2, None, 5, offset), version(3, None, 1, 0)]
     other = reference_merge.Version(4, (2, None), None, 1, True, BURIED_OFFSET)
     for order in permutations([*rows, other]):
         assert winners(merge_form(order, Scalar.INTEGER), True)["number"].to_pylist() == [2, 4]
