@@ -26,7 +26,7 @@ def lake(s3_settings: S3Settings, tmp_path: Path) -> InlineLake:
     return InlineLake(s3_settings, tmp_path, options={"tables": {"schema_change": "rewrite"}})
 
 
-def users(key: str | None = "id", id_type: str = "integer", generation: int = 1) -> Catalog:
+def users(key: str | None = "id", id_type: str = "integer", generation: int = 1, cursor: str | None = None) -> Catalog:
     properties = {
         name: {"type": of} for name, of in (("id", id_type), ("day", "string"), ("note", "string"), ("_ab_cdc_deleted_at", "string"))
     }
@@ -35,6 +35,7 @@ def users(key: str | None = "id", id_type: str = "integer", generation: int = 1)
         "sync_mode": "incremental",
         "destination_sync_mode": "append_dedup" if key else "append",
         "primary_key": [[key]] if key else [],
+        "cursor_field": [cursor] if cursor else [],
         "generation_id": generation,
         "minimum_generation_id": generation if generation > 1 else 0,
         "sync_id": generation,
@@ -67,6 +68,16 @@ def test_rows_that_an_earlier_key_replaced_or_deleted_do_not_come_back(lake: Inl
         with pytest.raises(ConfigError, match="another primary key"):
             lake.rebuild()
     sync(lake, 4, {"id": "4", "day": "Saturday", "note": "retyped"}, catalog=users(key, "string"))
+    assert notes(lake) == ["more", "new", "retyped"]
+
+
+def test_versions_that_an_earlier_cursor_replaced_do_not_come_back(lake: InlineLake) -> None:
+    sync(lake, 1, {"id": 1, "day": "9", "note": "old"})
+    sync(lake, 2, {"id": 1, "day": "5", "note": "new"})
+    sync(lake, 3, {"id": 2, "day": "6", "note": "more"}, catalog=users(cursor="day"))
+    with pytest.raises(ConfigError, match="another primary key or cursor"):
+        lake.rebuild()
+    sync(lake, 4, {"id": "3", "day": "7", "note": "retyped"}, catalog=users(id_type="string", cursor="day"))
     assert notes(lake) == ["more", "new", "retyped"]
 
 

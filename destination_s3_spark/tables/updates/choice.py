@@ -93,8 +93,8 @@ def rebuild_of(table: OpenTable, resources: Resources) -> Update:
         return rebuild_from_raw(table, resources)
     if not raw_replays(table, live):
         raise table.refuse(
-            "some of its raw rows landed while it was deduplicated by another primary key, and do not tell which of them it has kept. "
-            "Run a refresh, which sends all records again."
+            "some of its raw rows landed while it was deduplicated by another primary key or cursor, and do not tell which of them it "
+            "has kept. Run a refresh, which sends all records again."
         )
     return rebuild_deduplicated(table, table.spec, resources)
 

@@ -63,16 +63,18 @@ def raw_covers(table: OpenTable, live: LiveFiles) -> bool:
 
 
 def raw_replays(table: OpenTable, live: LiveFiles) -> bool:
-    """Tell whether the raw rows make the table: all are there, and none landed while the table was deduplicated by another key.
+    """Tell whether the raw rows make the table: all are there, and none landed while the table was deduplicated by another key or cursor.
 
-    Such rows replaced and deleted others under that key. Under today's key, or none, those would come back.
+    Such rows replaced and deleted others under that key and cursor. Under today's, or none, those would come back.
     """
     if not raw_covers(table, live):
         return False
     raw = [file for file in live.of(FileKind.RAW) if not live.is_pending(file)]
     then = table.writer.schemas({file.schema_id for file in raw if file.schema_id is not None}).values()
-    now = None if table.spec is None else sorted([field.source] for field in table.spec.key)
-    return all(sorted(one["primaryKey"]) == now for one in then if one["mode"] == DestinationSyncMode.APPEND_DEDUP.value)
+    spec = table.spec
+    now = None if spec is None else (sorted([field.source] for field in spec.key), [] if spec.cursor is None else [spec.cursor.source])
+    orders = [(sorted(one["primaryKey"]), one["cursor"][:1]) for one in then if one["mode"] == DestinationSyncMode.APPEND_DEDUP.value]
+    return all(order == now for order in orders)
 
 
 def stored(table: OpenTable, live: LiveFiles, files: Sequence[FileEntry], unfit: UnfitValues, s3: S3Settings) -> list[Stored]:
