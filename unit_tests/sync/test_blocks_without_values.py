@@ -250,11 +250,11 @@ def test_no_update_writes_a_value_into_a_block(case: Case, lake: Lake, monkeypat
         lake.go(case.mode, [record(9)], retyped=True)
     lake.go(case.mode, [record(10)], word="INCOMPLETE", retyped=parquet)
     lake.go(case.mode, [record(11), record(1)], retyped=parquet)
+    if case.raw:
+        lake.rebuild()
     if deduplicated and (case.raw or parquet):
         lake.go(case.mode, [record(12)], key=("id", "price", "born", "at"), retyped=parquet)
         lake.go(case.mode, [record(12), record(13)], key=("id", "price", "born", "at"), retyped=parquet)
-    if case.raw:
-        lake.rebuild()
     lake.go(case.mode, [record(20)], generation=2, minimum=2, word="INCOMPLETE", retyped=parquet)
     lake.go(case.mode, [record(number) for number in range(20, 25)], generation=2, minimum=2, retyped=parquet)
     lake.go(case.mode, [record(26)], generation=2, retyped=parquet)

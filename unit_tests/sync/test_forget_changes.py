@@ -101,7 +101,6 @@ def test_groups_of_other_keys_and_of_the_same_offset_keep_their_order(lake: Lake
     lake.go("append_dedup", [somebody(2, 2), person(2)], key=("price",))
     lake.rebuild()
     lake.go("append_dedup", [somebody(2, 3), person(3)])
-    lake.rebuild()
     lake.go("append_dedup", [somebody(3, 3), somebody(4)])
     before, groups = records(lake), log(lake).groups
     assert len({group.offset for group in groups}) < len(groups)
