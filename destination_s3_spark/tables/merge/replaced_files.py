@@ -112,11 +112,10 @@ def _needed(clusters: Sequence[FileCluster], intervals: Sequence[Interval], targ
     """Tell for each cluster whether a run may have keys of it, or whether it is small and adjacent to rewritten keys."""
     touched = [bool(overlapping(intervals, cluster.first, after(cluster.last))) for cluster in clusters]
     edges = [b"", *(after(cluster.last) for cluster in clusters)]
-    bounds = zip((cluster.high for cluster in clusters), [*(cluster.first for cluster in clusters[1:]), None], strict=False)
-    highs = [min((high for high in pair if high is not None), default=None) for pair in bounds]
+    firsts = [*(cluster.first for cluster in clusters), None]
     # New keys of another partition do not come into a file of this one.
     before = [bool(overlapping(intervals, max(low, one.low), one.first)) for low, one in zip(edges, clusters, strict=False)]
-    behind = [bool(overlapping(intervals, after(one.last), high)) for one, high in zip(clusters, highs, strict=True)]
+    behind = [bool(overlapping(intervals, after(one.last), _least(one.high, high))) for one, high in zip(clusters, firsts[1:], strict=True)]
     rising = _adjacent(clusters, touched, before, target_bytes)
     falling = _adjacent(clusters[::-1], touched[::-1], behind[::-1], target_bytes)[::-1]
     return [one or other for one, other in zip(rising, falling, strict=True)]
@@ -140,6 +139,11 @@ def _adjacent(clusters: Sequence[FileCluster], touched: Sequence[bool], fed_befo
             room = room - cluster.bytes if joins else 0
         joined.append(joins)
     return joined
+
+
+def _least(one: bytes | None, other: bytes | None) -> bytes | None:
+    """Return the lower of two upper bounds. None is no bound."""
+    return other if one is None else one if other is None else min(one, other)
 
 
 def _joins(clusters: Sequence[FileCluster], needed: Sequence[bool], target_bytes: int, room: float) -> set[int]:

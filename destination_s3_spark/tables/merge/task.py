@@ -301,8 +301,8 @@ def _merge(task: MergeTask, streams: list[RowStream], output: MergeOutput) -> tu
             elif comparison is not None:
                 best = comparison.of(rows).table_rows
             else:
-                ranking_of_rows = ranked or ranking(rows, has_cursor)
-                best = rows.take(pa.array(ranking_of_rows.winners)) if soft is None else soft.table_rows(rows, ranking_of_rows)
+                by_key = ranked or ranking(rows, has_cursor)
+                best = rows.take(pa.array(by_key.winners)) if soft is None else soft.table_rows(rows, by_key)
             output.write(best if history is None or ranked is None else history.take(rows, ranked, best))
         logged, versions = None if log is None else log.finish(), None if history is None else history.finish()
     return logged, 0 if comparison is None else comparison.kept, versions

@@ -222,12 +222,12 @@ def is_unfit(key: bytes, spec: KeySpec) -> bool:
     return key[partition_end(key, spec) or 0 :].startswith(_UNFIT)
 
 
-def may_be_unfit(last_key: bytes, spec: KeySpec) -> bool:
-    """Tell whether a row of a sorted file, or of a part of one, may have a key that does not fit its types.
+def may_be_unfit(first_key: bytes, last_key: bytes, spec: KeySpec) -> bool:
+    """Tell whether a row between two rows of a sorted file, or one of them, may have a key that does not fit its types.
 
-    Such keys come last. In a table with partitions they come last in each, so the last key of several partitions does not tell.
+    Such keys come last in their partition, so the last key does not tell for rows of several partitions.
     """
-    return spec.partitioning is not None or is_unfit(last_key, spec)
+    return partition_bounds(first_key, spec) != partition_bounds(last_key, spec) or is_unfit(last_key, spec)
 
 
 def partition_bounds(key: bytes, spec: KeySpec) -> tuple[bytes, bytes | None]:

@@ -219,7 +219,8 @@ class SortedFile:
         if metadata[KEY_FINGERPRINT] != spec.fingerprint:
             raise Bug("A file is not sorted by the table's primary key of today; nothing was merged.")
         self._same_cursor = metadata[CURSOR_FINGERPRINT] == form.spec.cursor_fingerprint
-        self._may_be_unfit = may_be_unfit(bytes.fromhex(metadata[LAST_KEY]), spec)
+        last = bytes.fromhex(metadata[LAST_KEY])
+        self._may_be_unfit = bool(self.row_groups) and may_be_unfit(self.row_groups[0].first_key, last, spec)
         without = (RAW_ID, META) if form.only_keys and not self._may_be_unfit else ()
         self._columns = [name for name in form.schema.names if name not in without]
 

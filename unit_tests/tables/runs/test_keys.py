@@ -27,6 +27,7 @@ from destination_s3_spark.tables.runs.keys import (
     key_column,
     key_range,
     lower,
+    may_be_unfit,
     partition_bounds,
     partition_end,
     upper,
@@ -254,3 +255,22 @@ def test_keys_of_a_partition_are_neighbours(
             n for n, of in partitions.items() if of == partitions[number]
         }
     assert divided.fingerprint != whole.fingerprint
+
+
+@pytest.mark.parametrize(("column", "transform"), [(AT, Transform.MONTH), (NAME, Transform.IDENTITY)])
+def test_the_last_key_tells_of_unfit_ones_in_its_partition_alone(column: Field, transform: Transform) -> None:
+    divided = KeySpec(
+        (ID,), None, None, CdcDeletion.HARD, partitioning=Partitioning(PartitionSpec(column.source, transform, "part"), column)
+    )
+    times = pa.array([datetime(2026, month, 1, tzinfo=UTC) for month in (1, 1, 2)], pa.timestamp("us", "UTC"))
+    meta = pa.array([{"sync_id": 0, "changes": []}] * 3, META_FIELDS[2].type)
+    columns = {"id": pa.array([1, 2, 1]), AT.name: times, NAME.name: pa.array(["a", "a", "b"])}
+    first, second, other = key_column(
+        pa.record_batch({**columns, "_airbyte_meta": meta, "_airbyte_raw_id": pa.array([""] * 3)}), divided
+    ).to_pylist()
+    unfit = first[: partition_end(first, divided)] + b"\x02" + b"digest"
+    assert first < second < unfit < other
+    assert not may_be_unfit(first, second, divided)
+    assert may_be_unfit(first, unfit, divided)
+    assert may_be_unfit(first, other, divided), "the unfit key is between these"
+    assert not may_be_unfit(other, other, divided)
