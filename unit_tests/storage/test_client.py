@@ -8,6 +8,7 @@ from threading import Barrier
 from typing import Any
 
 import pytest
+from botocore.awsrequest import AWSHTTPConnection
 
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.storage.credentials import forwardable
@@ -86,6 +87,19 @@ def test_an_endpoint_is_addressed_by_path_and_without_newer_checksums(proxied: S
 def test_no_body_waits_until_the_server_asks_for_it(proxied: S3Settings, s3_proxy: Any) -> None:
     use_every_call(proxied)
     assert not [call.operation for call in s3_proxy.calls if "expect" in call.headers]
+
+
+def test_a_body_is_sent_in_few_pieces(s3_settings: S3Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[int] = []
+    send = AWSHTTPConnection.send
+
+    def note(connection: AWSHTTPConnection, data: Any) -> None:
+        sent.append(len(data))
+        send(connection, data)
+
+    monkeypatch.setattr(AWSHTTPConnection, "send", note)
+    S3Store(s3_settings).put("a", bytes(300 * 2**10))
+    assert [size for size in sent if size > 2**10] == [128 * 2**10, 128 * 2**10, 44 * 2**10]
 
 
 def test_every_request_says_whose_it_is(proxied: S3Settings, s3_proxy: Any) -> None:
