@@ -158,11 +158,11 @@ def joined_footer(footers: Sequence[Footer]) -> bytes:
 
 
 def narrowed_footer(footer: Footer, empty: Footer) -> bytes:
-    """Return the end of a file that has all pages of the footer's file, and that lacks the last columns.
+    """Return the end of a file that lacks the last columns, and has all other pages of the footer's file where they are.
 
     `empty` is the footer of a file without rows that has only the first columns.
     """
-    columns = sum(_LEAF_TYPE in element for element in empty.fields[_SCHEMA].value[1])
+    columns = _column_count(empty)
     groups = [_narrowed_group(group, columns) for group in footer.fields[_ROW_GROUPS].value[1]]
     pairs = [pair for pair in _pairs(footer.fields) if pair.get(_KEY) != _ARROW_SCHEMA]
     fields = {
@@ -172,6 +172,19 @@ def narrowed_footer(footer: Footer, empty: Footer) -> bytes:
         _KEY_VALUES: _Value(_LIST, (_STRUCT, [*pairs, *_pairs(empty.fields)])),
     }
     return _end(fields)
+
+
+def narrowed_pages_end(footer: Footer, empty: Footer) -> int:
+    """Return the number of bytes before the end of the narrowed file: without the pages of the last columns that no others follow."""
+    groups = footer.fields[_ROW_GROUPS].value[1]
+    chunks = groups[-1][_COLUMNS].value[1][_column_count(empty) :] if groups else []
+    fields = (chunk[_CHUNK_METADATA].value for chunk in chunks)
+    begins = (chunk[page].value for chunk in fields for page in _PAGES if page in chunk and chunk[page].value)
+    return min(begins, default=footer.pages_end)
+
+
+def _column_count(footer: Footer) -> int:
+    return sum(_LEAF_TYPE in element for element in footer.fields[_SCHEMA].value[1])
 
 
 def _end(fields: _Fields) -> bytes:

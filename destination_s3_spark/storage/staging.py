@@ -80,11 +80,10 @@ class StagedFileSink(io.RawIOBase):
         self._size += size
         return size
 
-    def end_copy(self) -> None:
-        """Give the copy the bytes that it lacks, and none that follow."""
-        if self._copy is not None:
-            self._copy.write(b"".join(self._pieces))
-            self._copy = None
+    def end_copy(self) -> list[bytes | memoryview]:
+        """Give the copy nothing more. Return the bytes that it lacks, in pieces."""
+        self._copy = None
+        return list(self._pieces)
 
     def tell(self) -> int:
         """Return the number of bytes written so far."""

@@ -23,6 +23,7 @@ from destination_s3_spark.formats.parquet_footer import (
     joinable,
     joined_footer,
     narrowed_footer,
+    narrowed_pages_end,
     read_footer,
 )
 from unit_tests.examples import examples
@@ -96,7 +97,9 @@ def test_joined_files_have_the_rows_of_all(files: list[Any], compression: str, d
 def test_a_file_without_its_last_columns_has_the_rows_of_the_others(rows: Any, compression: str, dictionary: bool, columns: int) -> None:
     file, schema, sink = written(rows, compression=compression, use_dictionary=dictionary), pa.schema(list(SCHEMA)[:columns]), io.BytesIO()
     pq.write_table(schema.empty_table(), sink)
-    narrow = file[: footer(file).pages_end] + narrowed_footer(footer(file), footer(sink.getvalue()))
+    of_file, empty = footer(file), footer(sink.getvalue())
+    pages_end = narrowed_pages_end(of_file, empty)
+    narrow = file[:pages_end] + narrowed_footer(of_file, empty)
     expected = pa.Table.from_pylist(rows, SCHEMA).select(schema.names)
     read = pq.ParquetFile(io.BytesIO(narrow))
     assert read.schema_arrow.equals(schema)
@@ -106,6 +109,9 @@ def test_a_file_without_its_last_columns_has_the_rows_of_the_others(rows: Any, c
     for group in range(read.metadata.num_row_groups):
         chunks = [read.metadata.row_group(group).column(number) for number in range(read.metadata.num_columns)]
         assert read.metadata.row_group(group).total_byte_size == sum(chunk.total_uncompressed_size for chunk in chunks)
+    if rows:
+        first = chunks[-1].dictionary_page_offset or chunks[-1].data_page_offset
+        assert pages_end == first + chunks[-1].total_compressed_size
 
 
 def test_statistics_still_belong_to_their_row_groups(tmp_path: Any) -> None:

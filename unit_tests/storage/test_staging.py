@@ -97,8 +97,10 @@ def test_a_copy_has_the_bytes_until_it_ends_and_its_own_after_them(store: S3Stor
     with sink(store.settings, "copy") as copy, StagedFileSink(store.settings, "k", copy=copy) as file:
         for start in range(0, len(data), piece):
             file.write(data[start : start + piece])
-        file.end_copy()
+        lacked = file.end_copy()
         file.write(b"own end")
+        for one in lacked:
+            copy.write(one)
         copy.write(b"end of the copy")
         for staged in (file.stage(), copy.stage()):
             store.complete_upload(staged)

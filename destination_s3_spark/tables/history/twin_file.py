@@ -1,6 +1,7 @@
 """Files of valid versions that are written together with the final files of the same rows.
 
-Both files of a pair have the same pages, which are encoded once. The footer of the final file does not list the columns of a history.
+Both files of a pair have the same pages, which are encoded once. The final file lacks those of the columns of a history at its end, and its
+footer lists none of them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.formats.file_statistics import FileStatistics, WrittenFile
 from destination_s3_spark.formats.parquet import ParquetFile, ParquetOptions
-from destination_s3_spark.formats.parquet_footer import Footer, narrowed_footer, read_footer
+from destination_s3_spark.formats.parquet_footer import Footer, narrowed_footer, narrowed_pages_end, read_footer
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.columns.validity import VALIDITY
@@ -79,10 +80,15 @@ class _TwinWriter(SortedFileWriter):
 
     def close(self, metadata: Mapping[str, str] | None = None) -> WrittenFile:
         self.end_pages()
-        self._sink.end_copy()
+        lacked = self._sink.end_copy()
         self._footer.begin()
         written = super().close(metadata)
-        self._final.write(narrowed_footer(self._footer.read(), _empty(self._form.columns, self._form.options)))
+        footer, empty = self._footer.read(), _empty(self._form.columns, self._form.options)
+        room = narrowed_pages_end(footer, empty) - self._final.tell()
+        for piece in lacked:
+            self._final.write(piece[: max(0, room)])
+            room -= len(piece)
+        self._final.write(narrowed_footer(footer, empty))
         return written
 
 
