@@ -24,6 +24,7 @@ from destination_s3_spark.storage.endpoint import S3_ENDPOINT, check_endpoint, c
 from destination_s3_spark.storage.failures import explain, require_s3_answers
 from destination_s3_spark.storage.patience import Patience
 from destination_s3_spark.storage.settings import Checksums, ClientLimits, Encryption, S3Settings
+from destination_s3_spark.storage.signing import hash_beginnings_once
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
@@ -70,6 +71,7 @@ def _built(settings: S3Settings, limits: ClientLimits) -> S3Client:
 
     Patience(limits).install(client)
     _send_large_pieces(client._endpoint.http_session)  # type: ignore[attr-defined]
+    hash_beginnings_once(client)
     client.meta.events.register("provide-client-params.s3", add_shared)
     client.meta.events.register("before-call.s3", _send_bodies_at_once)
     if settings.endpoint:

@@ -13,6 +13,7 @@ from destination_s3_spark.errors import Bug, SyncError
 from destination_s3_spark.storage.object_store import StagedUpload, note_doubtful_upload
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import ClientLimits, S3Settings
+from destination_s3_spark.storage.signing import SharedBeginning, SharedBody
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ class StagedFileSink(io.RawIOBase):
     Memory: the part being filled and two in flight, at most three part sizes, and the bytes of one write. The next `write` or `stage`
     raises an upload error as ConfigError or TransientError. As a context manager the sink aborts unless `stage()` succeeded inside.
     `close()` only ends the writing, because writers close their file before the caller stages it. `copy` is a sink that gets the same
-    bytes, part by part, until `end_copy`; the parts of both share their memory.
+    bytes, part by part, until `end_copy`; the parts of both share their memory and are hashed once.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class StagedFileSink(io.RawIOBase):
         self._metadata = dict(metadata or {})
         self._upload_id: str | None = None
         self._copy = copy
+        self._shared: dict[int, SharedBeginning] = {} if copy is None else copy._shared
         self._pieces: list[bytes | memoryview] = []
         self._filled = 0
         self._size = 0
@@ -80,10 +82,16 @@ class StagedFileSink(io.RawIOBase):
         self._size += size
         return size
 
-    def end_copy(self) -> list[bytes | memoryview]:
-        """Give the copy nothing more. Return the bytes that it lacks, in pieces."""
+    def end_copy(self, size: int) -> None:
+        """Give the copy the bytes up to this size that it lacks, and none that follow."""
+        if self._copy is None:
+            return
+        lacked = size - self._copy.tell()
+        self._shared[self._submitted + 1] = SharedBeginning(max(0, lacked))
+        for piece in self._pieces:
+            self._copy.write(piece[: max(0, lacked)])
+            lacked -= len(piece)
         self._copy = None
-        return list(self._pieces)
 
     def tell(self) -> int:
         """Return the number of bytes written so far."""
@@ -140,10 +148,13 @@ class StagedFileSink(io.RawIOBase):
         body = b"".join(self._pieces)
         self._pieces, self._filled = [], 0
         if self._copy is not None:
+            self._shared[self._submitted] = SharedBeginning(len(body))
             self._copy.write(body)
-        self._in_flight.append(self._threads.submit(self._upload_part, self._upload_id, self._submitted, body))
+        beginning = self._shared.get(self._submitted)
+        content = body if beginning is None else SharedBody(body, beginning)
+        self._in_flight.append(self._threads.submit(self._upload_part, self._upload_id, self._submitted, content))
 
-    def _upload_part(self, upload_id: str, number: int, body: bytes) -> str:
+    def _upload_part(self, upload_id: str, number: int, body: bytes | SharedBody) -> str:
         with self._store.translated(f"Uploading part {number} of '{self._key}'"):
             answer = self._store.client.upload_part(
                 Bucket=self._store.settings.bucket, Key=self._key, UploadId=upload_id, PartNumber=number, Body=body

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import random
 import threading
 from dataclasses import replace
@@ -10,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from destination_s3_spark.errors import Bug, ConfigError, TransientError
+from destination_s3_spark.storage import signing
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import ClientLimits, S3Settings
 from destination_s3_spark.storage.staging import FIRST_PART_BYTES, StagedFileSink, part_bytes
@@ -92,20 +94,42 @@ def test_bytes_keep_their_order_however_they_are_written(store: S3Store, piece: 
 
 
 @pytest.mark.parametrize("piece", [21 * MIB + 3, FIRST_PART_BYTES, 700_001])
-def test_a_copy_has_the_bytes_until_it_ends_and_its_own_after_them(store: S3Store, piece: int) -> None:
+@pytest.mark.parametrize("common", [23 * MIB, 22 * MIB + 5, 19 * MIB])
+def test_a_copy_has_the_bytes_until_it_ends_and_its_own_after_them(store: S3Store, piece: int, common: int) -> None:
     data = random.Random(7).randbytes(23 * MIB)
     with sink(store.settings, "copy") as copy, StagedFileSink(store.settings, "k", copy=copy) as file:
         for start in range(0, len(data), piece):
             file.write(data[start : start + piece])
-        lacked = file.end_copy()
+        file.end_copy(common)
         file.write(b"own end")
-        for one in lacked:
-            copy.write(one)
         copy.write(b"end of the copy")
         for staged in (file.stage(), copy.stage()):
             store.complete_upload(staged)
     assert store.get("k") == data + b"own end"
-    assert store.get("copy") == data + b"end of the copy"
+    assert store.get("copy") == data[: max(common, 20 * MIB)] + b"end of the copy"
+
+
+def test_parts_of_a_copy_are_signed_by_their_own_hash_and_the_common_bytes_are_hashed_once(
+    store: S3Store, proxied: S3Settings, s3_proxy: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashed: list[int] = []
+
+    def counted(data: memoryview) -> Any:
+        hashed.append(len(data))
+        return hashlib.sha256(data)
+
+    monkeypatch.setattr(signing, "sha256", counted)
+    with sink(proxied, "copy") as copy, StagedFileSink(proxied, "k", copy=copy) as file:
+        file.write(random.Random(7).randbytes(13 * MIB))
+        file.end_copy(12 * MIB)
+        file.write(b"own end")
+        copy.write(b"end of the copy")
+        for staged in (file.stage(), copy.stage()):
+            store.complete_upload(staged)
+    signed = sorted(call.headers["x-amz-content-sha256"] for call in s3_proxy.calls if call.operation == "UploadPart")
+    bodies = [body[start:end] for body in map(store.get, ("k", "copy")) for start, end in ((0, 10 * MIB), (10 * MIB, None))]
+    assert signed == sorted(hashlib.sha256(body).hexdigest() for body in bodies)
+    assert sorted(hashed) == [2 * MIB, 10 * MIB]
 
 
 def test_parts_that_finish_out_of_order_are_listed_in_order(store: S3Store, proxied: S3Settings, s3_proxy: Any) -> None:

@@ -73,49 +73,42 @@ class _TwinWriter(SortedFileWriter):
 
     def __init__(self, sink: StagedFileSink, final: StagedFileSink, form: HistoryForm) -> None:
         self._sink = sink
-        self._footer = _FooterSink(sink)
+        self._held = _HeldFooter(sink)
         self._final = final
         self._form = form
-        super().__init__(self._footer, form.columns, form.spec, form.options)
+        super().__init__(self._held, form.columns, form.spec, form.options)
 
     def close(self, metadata: Mapping[str, str] | None = None) -> WrittenFile:
         self.end_pages()
-        lacked = self._sink.end_copy()
-        self._footer.begin()
+        own = self._held.hold()
         written = super().close(metadata)
-        footer, empty = self._footer.read(), _empty(self._form.columns, self._form.options)
-        room = narrowed_pages_end(footer, empty) - self._final.tell()
-        for piece in lacked:
-            self._final.write(piece[: max(0, room)])
-            room -= len(piece)
+        footer, empty = read_footer(bytes(own), self._sink.tell() + len(own)), _empty(self._form.columns, self._form.options)
+        self._sink.end_copy(narrowed_pages_end(footer, empty))
+        self._sink.write(own)
         self._final.write(narrowed_footer(footer, empty))
         return written
 
 
-class _FooterSink:
-    """A sink of a Parquet file that also keeps the footer."""
+class _HeldFooter:
+    """A sink of a Parquet file that passes its pages on, and keeps the footer."""
 
     def __init__(self, sink: StagedFileSink) -> None:
         self._sink = sink
         self._footer: bytearray | None = None
 
     def write(self, data: bytes | memoryview) -> int:
-        if self._footer is not None:
-            self._footer += data
-        return self._sink.write(data)
+        if self._footer is None:
+            return self._sink.write(data)
+        self._footer += data
+        return len(data)
 
     def flush(self) -> None:
         self._sink.flush()
 
-    def begin(self) -> None:
-        """Keep all further bytes."""
+    def hold(self) -> bytearray:
+        """Return the buffer that takes all further bytes."""
         self._footer = bytearray()
-
-    def read(self) -> Footer:
-        """Return the footer, once it is written."""
-        if self._footer is None:
-            raise Bug("A file of versions has no footer yet; nothing was committed.")
-        return read_footer(bytes(self._footer), self._sink.tell())
+        return self._footer
 
 
 @lru_cache(maxsize=8)
