@@ -83,6 +83,11 @@ class HistoryForm:
         deleted_at = self.spec.deleted_at
         return live if deleted_at is None else live & np.asarray(contiguous(rows[deleted_at.name]).is_null())
 
+    def are_live(self, rows: pa.RecordBatch) -> bool:
+        """Tell whether none of the rows is deleted."""
+        marks = self.spec.deleted_at
+        return not pc.any(rows[DELETED]).as_py() and (marks is None or rows[marks.name].null_count == rows.num_rows)
+
     def times(self, rows: pa.Table) -> Indices:
         """Return the time of the change that each row reports, in microseconds since 1970."""
         found = contiguous(rows[EXTRACTED_AT]).cast(_MICROS)

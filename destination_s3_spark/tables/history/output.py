@@ -105,7 +105,7 @@ class VersionOutput(ExitStack):
             at = np.flatnonzero(touched & self._form.is_live(best))
             _require_same_keys(best[KEY], at, current)
             best = _with_beginnings(best, at, current)
-        if (np.asarray(contiguous(best[VALID_FROM]).is_null()) & self._form.is_live(best)).any():
+        if best[VALID_FROM].null_count and (np.asarray(contiguous(best[VALID_FROM]).is_null()) & self._form.is_live(best)).any():
             raise Bug(_DIFFERENT)
         return _as_valid(best)
 

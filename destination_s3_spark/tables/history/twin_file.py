@@ -55,7 +55,7 @@ class TwinFile:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append live rows in merge form, with the columns of a history. Raise SoftlyDeleted for others."""
-        if not self._form.is_live(batch).all():
+        if not self._form.are_live(batch):
             raise SoftlyDeleted
         self._rows += batch.num_rows
         self._file.write(batch)
