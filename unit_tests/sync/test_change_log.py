@@ -280,6 +280,35 @@ def test_a_log_of_soft_deletions_makes_the_rows_that_are_not_deleted(make_lake: 
     assert any(any(row[name] for name in ("amount", "name", "tags")) for row in table.deleted.values())
 
 
+@pytest.mark.parametrize("file_format", quick_first(["Parquet", "JSONL"]))
+def test_softly_deleted_rows_are_none_to_a_log_with_hard_deletions(make_lake: Callable[..., InlineLake], file_format: str) -> None:
+    lake, source = make_lake(file_format, {"cdc_deletion_mode": "soft"}), Source()
+    run(lake, [source.record(id_, 1, name="a", amount=1) for id_ in range(1, 6)], 1)
+    run(lake, [source.record(id_, 2, deleted=True) for id_ in (1, 2, 3, 4)], 2)
+    lake.options = {**lake.options, "tables": {}}
+    run(lake, [source.record(1, 3, name="back", amount=1), source.record(2, 3, deleted=True), source.record(6, 3)], 3)
+    refreshed = [source.record(id_, 4, name="again", amount=1) for id_ in (1, 3, 6)]
+    run(lake, refreshed, 4, cdc_catalog(2, 2))
+
+    log = [records_of(lake, manifest) for manifest in manifests(lake)]
+
+    assert [(record["op"], record["key"]["id"]) for record in log[2]] == [("I", 1), ("I", 6)]
+    assert [(record["op"], record["key"]["id"]) for record in log[3]] == [("D", 5), ("U", 1), ("I", 3), ("U", 6)]
+    rows: dict[int, Row] = {}
+    for found in log:
+        rows = replayed(rows, found, COLUMNS)
+    assert rows == stored(lake)
+
+
+def test_a_log_that_begins_after_soft_deletions_has_no_deleted_row(make_lake: Callable[..., InlineLake]) -> None:
+    lake, source = make_lake(), Source()
+    lake.options = {"tables": {"cdc_deletion_mode": "soft"}}
+    run(lake, [source.record(1, 1, name="a"), source.record(2, 1, name="b"), source.record(1, 2, deleted=True)], 1)
+    lake.options = make_lake().options
+    run(lake, [source.record(3, 3, name="c")], 2)
+    assert [record["key"]["id"] for record in records_of(lake, manifests(lake)[0])] == [2, 3]
+
+
 def test_a_merge_that_changes_nothing_adds_nothing(make_lake: Callable[..., InlineLake]) -> None:
     lake, source = make_lake(), Source()
     run(lake, [source.record(1, 1, name="a")], 1)

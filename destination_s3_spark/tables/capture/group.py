@@ -250,7 +250,7 @@ def snapshot_file(task: SnapshotTask) -> LoggedRange:
     has_cursor = task.table.spec.cursor is not None
     with (
         row_streams([task.source], task.table.form, (b"", None), task.resources) as streams,
-        ChangeOutput(task.log, has_cursor, task.table.form.soft, task.resources) as log,
+        ChangeOutput(task.log, has_cursor, task.table.form, task.resources) as log,
     ):
         for rows in complete_rows(streams, task.resources.budget_bytes // ROUNDS_SHARE):
             log.take(rows)

@@ -39,7 +39,8 @@ from destination_s3_spark.tables.capture.events import (
 )
 from destination_s3_spark.tables.runs.keys import DELETED, META
 from destination_s3_spark.tables.runs.refreshed import ComparedRows, RefreshComparison
-from destination_s3_spark.tables.runs.soft_deletions import DATA, Resolution, SoftDeletions, edited, replaced, with_tombstones
+from destination_s3_spark.tables.runs.soft_deletions import DATA, Resolution, edited, replaced, with_tombstones
+from destination_s3_spark.tables.runs.sorted_file import MergeForm
 from destination_s3_spark.tables.runs.winners import Indices, Ranking, ranking
 from destination_s3_spark.tables.staged.staged_file import FileSeries, StagedFile
 from destination_s3_spark.tables.stored.conversion import retyped_rows
@@ -121,7 +122,7 @@ class ChangeOutput(ExitStack):
         self,
         task: LogTask,
         has_cursor: bool,
-        soft: SoftDeletions | None,
+        form: MergeForm,
         resources: TaskResources,
         comparison: RefreshComparison | None = None,
     ) -> None:
@@ -130,7 +131,7 @@ class ChangeOutput(ExitStack):
         self._task = task
         self._comparison = comparison
         self._has_cursor = has_cursor
-        self._soft = soft
+        self._soft, self._marks = form.soft, form.marks
         shown = [*task.images.columns.row_schema.names, *(field.name for _, field in task.images.cursor)]
         self._needed = RAW_SCHEMA.names if task.plan is not None else shown
         self._s3 = resources.s3
@@ -182,7 +183,13 @@ class ChangeOutput(ExitStack):
 
     def _history(self, rows: pa.Table, ranked: Ranking, compared: ComparedRows | None) -> History:
         history = History.of(rows, ranked, np.asarray(rows[DELETED].combine_chunks()), net=self._task.net, compared=compared)
-        return history if self._soft is None else replace(history, gone=history.gone | self._soft.deletes(rows, history.rows))
+        if self._marks is None:
+            return history
+        # With hard deletions only rows of the table may be marked.
+        at = np.flatnonzero(~history.record) if self._soft is None else np.arange(len(history.rows))
+        gone = history.gone.copy()
+        gone[at] |= self._marks.deletes(rows, history.rows[at])
+        return replace(history, gone=gone)
 
     def _filled(self, best: pa.Table, values: EventValues, made_of: Resolution) -> pa.Table:
         """Fill the placeholders in the winners that have their values from rows of the history."""
@@ -208,8 +215,8 @@ class ChangeOutput(ExitStack):
         task = self._task
         if task.plan is not None:
             live = _typed(live, task.plan)
-        if self._soft is not None:
-            live = live.filter(live[self._soft.deleted_at.name].is_null())
+        if self._marks is not None:
+            live = live.filter(live[self._marks.deleted_at.name].is_null())
         return live.select(task.images.columns.row_schema.names).cast(task.images.columns.row_schema)
 
     def _row_file(self, key: str) -> StagedFile[pa.RecordBatch]:

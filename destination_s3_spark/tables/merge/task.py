@@ -291,7 +291,7 @@ def _merge(task: MergeTask, streams: list[RowStream], output: MergeOutput) -> tu
     with ExitStack() as stack:
         log = history = None
         if task.log is not None:
-            log = stack.enter_context(ChangeOutput(task.log, has_cursor, soft, resources, comparison))
+            log = stack.enter_context(ChangeOutput(task.log, has_cursor, task.table.form, resources, comparison))
         if task.history is not None:
             history = stack.enter_context(VersionOutput(task.history, (task.low, task.high), resources))
         for found in complete_rows(streams, resources.budget_bytes // ROUNDS_SHARE):

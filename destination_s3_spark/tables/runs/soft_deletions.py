@@ -24,7 +24,7 @@ from destination_s3_spark.exact_json.values import object_text, split_object
 from destination_s3_spark.formats.file_format import FileColumns
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, arrow_field, contiguous
-from destination_s3_spark.tables.runs.keys import CDC_FIELDS, DELETED, META, OFFSET, CdcDeletion, KeySpec
+from destination_s3_spark.tables.runs.keys import CDC_FIELDS, DELETED, META, OFFSET, KeySpec
 from destination_s3_spark.tables.runs.winners import EARLIER, Flags, Indices, Ranking, ranking
 from destination_s3_spark.tables.stored.conversion import retyped_rows
 
@@ -76,8 +76,11 @@ class SoftDeletions:
 
     @classmethod
     def of(cls, spec: KeySpec, columns: FileColumns, *, of_text: bool) -> SoftDeletions | None:
-        """Return the soft deletions of a table with final files of these columns, or None if it cannot have any."""
-        if spec.deleted_at is None or spec.deletion is CdcDeletion.HARD:
+        """Return the soft deletions of a table with final files of these columns, or None if its rows cannot have any.
+
+        They are of use with hard deletions, too: rows of earlier syncs may be softly deleted.
+        """
+        if spec.deleted_at is None:
             return None
         deciding = frozenset(field.source for field in (*spec.key, *(() if spec.cursor is None else (spec.cursor,))))
         kept = frozenset(field.name for field in columns.fields if not _is_of_deletion(field.source, deciding))

@@ -186,7 +186,9 @@ class MergeForm:
     payload: pa.Schema
     spec: KeySpec
     soft: SoftDeletions | None = None
-    """The table's soft deletions, or None if it has none."""
+    """The table's soft deletions, or None if deletions are hard."""
+    marks: SoftDeletions | None = None
+    """The soft deletions that rows of the table may have from before, also if deletions are hard now."""
     only_keys: bool = False
     """Whether RAW_ID and META serve only for keys that do not fit, so that they are not read from files without such keys."""
 
