@@ -199,15 +199,19 @@ def _rebuild(tools: Workshop, closed: StreamTable) -> int:
         rows_before = writer.open().contents.rows
         tools.run(table, update)
         after = _digests(tools, table)
+        if None in after:
+            raise TransientError("A new file of the table cannot be read. Run verify, which says why.", stream=closed.stream.id)
         rows = writer.open().contents.rows
     result = compared(before, after)
     sys.stdout.write(f"{closed.stream.id}: rebuilt from the raw table, {rows:,} rows ({rows_before:,} before)\n")
     if before or after:
         sys.stdout.write(f"  {result.equal:,} rows are as before, {result.gone:,} are gone, {result.new:,} are new\n")
+    if unread := before.count(None):
+        sys.stdout.write(f"  {counted(unread, 'file')} of the table could not be read before, so the rows of it are new\n")
     return 1 if result.gone or result.new or rows != rows_before else 0
 
 
-def _digests(tools: Workshop, table: OpenTable) -> list[bytes]:
+def _digests(tools: Workshop, table: OpenTable) -> list[bytes | None]:
     tasks = [DigestTask(file, tools.resources.task.s3) for file in digested_files(table.writer.live_files())]
     return [digest for group in tools.engine.run(row_digests, [[task] for task in tasks]) for digest in group]
 

@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.cli import maintenance
+from destination_s3_spark.cli.maintenance import Workshop
 from destination_s3_spark.errors import Fenced
+from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.tables.factory import TableFactory
+from destination_s3_spark.tables.found import FoundTable
+from destination_s3_spark.tables.updates.resources import Resources, TaskResources
 from unit_tests.chain.fake_store import FakeStore
 from unit_tests.chain.one_table import writer
+from unit_tests.sync.inline_lake import InlineEngine, InlineLake
+from unit_tests.sync.test_verification import sync, verified
 
 
 def test_a_long_job_learns_now_and_then_whether_the_table_is_still_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,3 +44,42 @@ def test_a_long_job_learns_now_and_then_whether_the_table_is_still_its_own(monke
     seldom.look()
     with pytest.raises(Fenced, match="sync id 2"):
         often.look()
+
+
+@pytest.fixture
+def lake(s3_settings: S3Settings, tmp_path: Path) -> InlineLake:
+    return InlineLake(s3_settings, tmp_path, options={"tables": {"compaction": "off"}})
+
+
+@contextmanager
+def workshop(lake: InlineLake) -> Iterator[tuple[Workshop, FoundTable]]:
+    """What a command works with, and the table."""
+    factory = TableFactory(lake.config(), S3Store(lake.settings), datetime.now(UTC))
+    every, engine = factory.find(), InlineEngine()
+    with ThreadPoolExecutor(2) as pool:
+        resources = Resources(TaskResources(lake.settings, 2**26), 2, None)
+        tools: Any = Workshop(replace(factory, map_files=pool.map), engine, pool, resources, factory.publishers(every))  # type: ignore[arg-type]
+        yield tools, every.tables[0]
+
+
+@pytest.mark.parametrize("damage", ["gone", "longer", "other bytes"])
+@pytest.mark.parametrize("key", [None, "id"])
+def test_rebuild_makes_up_for_a_file_that_is_gone_or_damaged(
+    lake: InlineLake, key: str | None, damage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in (0, 10):
+        sync(lake, number, key)
+    ids, store = lake.ids(), S3Store(lake.settings)
+    with workshop(lake) as (tools, found):
+        file = tools.factory.read_chain(found).live_files().of(FileKind.FINAL)[0]
+        if damage == "gone":
+            store.delete([file.key])
+        else:
+            store.put(file.key, b"x" * (file.bytes + (damage == "longer")))
+        assert maintenance._rebuild(tools, tools.table(found)) == 1
+    lost = file.rows
+    assert f"{10 - lost} rows are as before, 0 are gone, {lost} are new\n  1 file of the table could not be read" in capsys.readouterr().out
+    assert lake.ids() == ids
+    assert verified(lake).problems == ()
+    with workshop(lake) as (tools, found):
+        assert maintenance._rebuild(tools, tools.table(found)) == 0

@@ -8,12 +8,15 @@ from contextlib import closing
 from dataclasses import dataclass
 
 import msgspec
+import pyarrow as pa
 import pyarrow.parquet as pq
 from xxhash import xxh3_128_digest
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
+from destination_s3_spark.errors import DataError
 from destination_s3_spark.formats.parquet import ParquetOptions
+from destination_s3_spark.storage.object_store import ObjectNotFound
 from destination_s3_spark.storage.ranged import RangedFile
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.runs.keys import CURSOR, KEY
@@ -36,8 +39,18 @@ def digested_files(live: LiveFiles) -> list[FileEntry]:
     return final or list(live.of(FileKind.STATE))
 
 
-def row_digests(task: DigestTask) -> bytes:
-    """Return the concatenated digests of the file's rows. An absent column counts as null, so rows of two schemas can be equal."""
+def row_digests(task: DigestTask) -> bytes | None:
+    """Return the concatenated digests of the file's rows, or None if it is gone or damaged. Raises ConfigError and TransientError.
+
+    An absent column counts as null, so rows of two schemas can be equal.
+    """
+    try:
+        return _digests(task)
+    except (ObjectNotFound, DataError, pa.ArrowException, OSError):
+        return None
+
+
+def _digests(task: DigestTask) -> bytes:
     digests = bytearray()
     with closing(RangedFile(task.s3, task.file.key, task.file.bytes)) as source:
         for batch in pq.ParquetFile(source).iter_batches(DIGESTED_AT_ONCE):
@@ -57,11 +70,12 @@ class Comparison:
     new: int
 
 
-def compared(before: Iterable[bytes], after: Iterable[bytes]) -> Comparison:
-    """Compare the digests of two states, each given per file."""
+def compared(before: Iterable[bytes | None], after: Iterable[bytes | None]) -> Comparison:
+    """Compare the digests of two states, each given per file. A file without digests has no row that is known."""
     earlier, later = _counted(before), _counted(after)
     return Comparison((earlier & later).total(), (earlier - later).total(), (later - earlier).total())
 
 
-def _counted(files: Iterable[bytes]) -> Counter[bytes]:
-    return Counter(file[start : start + DIGEST_BYTES] for file in files for start in range(0, len(file), DIGEST_BYTES))
+def _counted(files: Iterable[bytes | None]) -> Counter[bytes]:
+    known = [file for file in files if file is not None]
+    return Counter(file[start : start + DIGEST_BYTES] for file in known for start in range(0, len(file), DIGEST_BYTES))
