@@ -221,7 +221,7 @@ class OrphanUploads:
             if self._by_table is None:
                 by_table = defaultdict(list)
                 for key, upload_id in self._store.list_uploads(self._prefix):
-                    token = parse_token(key)
+                    token = parse_token(key) or parse_token(key.rpartition("/")[0])  # of scratch objects the folder has it
                     if token is not None:
                         by_table[token.table_number].append((token, key, upload_id))
                 self._by_table = dict(by_table)

@@ -107,8 +107,9 @@ def test_open_uploads_and_scratch_objects_of_dead_sessions_go() -> None:
     land(made, store, 100, 200)
     store.objects[f"{TABLE.scratch_prefix}{made.next_token()}.parquet"] = b"sorted"
     store.objects[f"{TABLE.scratch_prefix}notes.txt"] = b"not ours"
+    store.stage(f"{TABLE.scratch_prefix}{made.next_token()}/0.parquet", b"not sorted to its end")
 
-    assert repaired(store) == Repair(Leftovers(False, Settlement.FINISHED, 2, 1))
+    assert repaired(store) == Repair(Leftovers(False, Settlement.FINISHED, 3, 1))
     assert store.uploads == {}
     assert [key for key in store.objects if "scratch" in key] == [f"{TABLE.scratch_prefix}notes.txt"]
 

@@ -213,13 +213,16 @@ def test_uploads_of_a_dead_task_attempt_are_dropped_at_close() -> None:
     made = writer(store)
     land(made, store, 0, 100)
     store.stage(f"{TABLE.folder}raw/f-{made.next_token()}.parquet", b"nobody knows me")
+    store.stage(f"{TABLE.scratch_prefix}{made.next_token()}/0.parquet", b"sorted")
     store.stage(f"{TABLE.folder}raw/f-00000000010000000100000001.parquet", b"another table's")
+    store.stage(f"{TABLE.scratch_prefix}00000000010000000100000001/0.parquet", b"another table's")
     store.stage(f"{TABLE.folder}raw/foreign.parquet", b"another tool's")
     made.commit([FIRST])
     made.close(OrphanUploads(store, "lake/"))
 
     assert [key for key, _ in store.uploads.values()] == [
         f"{TABLE.folder}raw/f-00000000010000000100000001.parquet",
+        f"{TABLE.scratch_prefix}00000000010000000100000001/0.parquet",
         f"{TABLE.folder}raw/foreign.parquet",
     ]
 
