@@ -15,7 +15,7 @@ import pytest
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.cli import maintenance
 from destination_s3_spark.cli.maintenance import Workshop
-from destination_s3_spark.errors import Fenced
+from destination_s3_spark.errors import DataError, Fenced
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.factory import TableFactory
@@ -83,3 +83,30 @@ def test_rebuild_makes_up_for_a_file_that_is_gone_or_damaged(
     assert verified(lake).problems == ()
     with workshop(lake) as (tools, found):
         assert maintenance._rebuild(tools, tools.table(found)) == 0
+
+
+@pytest.mark.parametrize("key", [None, "id"])
+def test_rebuild_says_that_a_raw_file_is_gone(lake: InlineLake, key: str | None) -> None:
+    sync(lake, 0, key)
+    with workshop(lake) as (tools, found):
+        [raw] = tools.factory.read_chain(found).live_files().of(FileKind.RAW)
+        S3Store(lake.settings).delete([raw.key])
+        with pytest.raises(DataError, match=rf"{raw.key} is gone"):
+            maintenance._rebuild(tools, tools.table(found))
+
+
+@pytest.mark.parametrize("key", [None, "id"])
+def test_a_refresh_takes_a_table_over_from_rebuild(lake: InlineLake, key: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    sync(lake, 0, key)
+    run, generations = InlineEngine.run, iter([2])
+
+    def interrupted(engine: InlineEngine, *given: Any) -> Any:
+        for generation in generations:
+            sync(lake, 20, key, generation)
+        return run(engine, *given)
+
+    monkeypatch.setattr(InlineEngine, "run", interrupted)
+    with workshop(lake) as (tools, found), pytest.raises(Fenced):
+        maintenance._rebuild(tools, tools.table(found))
+    assert lake.ids() == [*range(20, 25)]
+    assert verified(lake).problems == ()

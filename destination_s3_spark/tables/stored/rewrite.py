@@ -14,7 +14,7 @@ from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.formats.file_format import FileColumns, FileOptions
 from destination_s3_spark.schema.partitioning import Partitioning
 from destination_s3_spark.schema.table_schema import TableSchema
-from destination_s3_spark.storage.ranged import RangedFile
+from destination_s3_spark.storage.ranged import RangedFile, present
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.staged.staged_file import MOST_PARTITIONS, PartitionedFiles, StagedFile
@@ -85,8 +85,11 @@ def rewrite_file(task: RewriteTask) -> tuple[FileEntry, ...]:
     Raises ConfigError for a value that does not fit, DataError or TransientError. Nothing stays staged after an error.
     """
     metadata = generation_metadata(task.stored.file.generation_id)
-    if task.partitioning is not None:
-        return _partitions(task, task.partitioning, metadata)
+    with present(task.stored.file.key, task.s3):
+        return _whole(task, metadata) if task.partitioning is None else _partitions(task, task.partitioning, metadata)
+
+
+def _whole(task: RewriteTask, metadata: Mapping[str, str]) -> tuple[FileEntry, ...]:
     sink = StagedFileSink(task.s3, task.keys[0], metadata)
     with StagedFile(FileKind.FINAL, sink, task.options.open(sink, task.columns)) as file:
         for _, rows in task.stored.rows(task.s3):
