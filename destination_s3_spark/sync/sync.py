@@ -232,9 +232,10 @@ class Sync:
 
     def _slices(self, ends: Mapping[int, int]) -> tuple[Slice, ...]:
         """Open the tables, rewrite the outdated ones, and cut their streams up to these ends."""
-        outdated = [(table.stream.id, rewrite_of(table, self.resources())) for table in self._opened(ends) if table.outdated]
-        self._update(Phase.REWRITING, outdated)
+        outdated = [table for table in self._opened(ends) if table.outdated]
         if outdated:
+            resources = replace(self.resources(), time=None)  # rows of this sync cannot land before
+            self._update(Phase.REWRITING, [(table.stream.id, rewrite_of(table, resources)) for table in outdated])
             self.engine.release()
         target = slice_bytes([end - self._cut.get(stream, 0) for stream, end in ends.items()], self.workers.cores) if ends else 0
         return tuple(piece for stream, end in ends.items() for piece in self._cut_stream(stream, end, target))

@@ -191,6 +191,20 @@ def test_a_merge_that_would_take_too_long_is_left_and_said(lake: InlineLake, cap
     assert table(lake) == {i: f"{i} of {2 if i < 10 else 3 if i == 50 else 1}" for i in range(100)}
 
 
+def test_a_table_takes_another_type_however_long_that_takes(lake: InlineLake) -> None:
+    lake.options = {"tables": {"schema_change": "rewrite"}}
+    sync(lake, 1, range(100))
+    lake.merge_limits = {"time": MergeTime(timedelta())}
+    sync(lake, 2, range(10))
+    texts = {"type": "object", "properties": {"id": {"type": "string"}, "note": {"type": "string"}}}
+    catalog = dedup_catalog()
+    catalog = replace(catalog, streams=tuple(replace(one, json_schema=texts) for one in catalog.streams))
+    lake.sync(catalog, [rows([{"id": "x", "note": "3"}], 3), state(3), status("COMPLETE")])
+    expected: dict[Any, str] = {str(i): f"{i} of {2 if i < 10 else 1}" for i in range(100)}
+    assert table(lake) == expected
+    assert contents(lake).waiting.rows == 1
+
+
 def test_the_hint_knows_how_fast_merges_are(lake: InlineLake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("destination_s3_spark.tables.updates.merged.LEAST_MEASURED", 0)
     sync(lake, 1, range(100))
