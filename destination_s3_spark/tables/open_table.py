@@ -25,7 +25,7 @@ from destination_s3_spark.schema.schema_event import from_event
 from destination_s3_spark.schema.table_schema import TableSchema, replayed_fields
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.tables.columns.row_plan import control_plan, file_columns, refusal, row_plan
+from destination_s3_spark.tables.columns.row_plan import control_plan, file_columns, refusal, row_plan, typed_plan
 from destination_s3_spark.tables.commit.generation import Kept
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.landing.barred import Barred
@@ -177,11 +177,7 @@ class OpenTable:
     @property
     def typed_plan(self) -> RowPlan:
         """The plan that types records by the table's columns, whatever its files have."""
-        if not self.layout.of_text:
-            return self.plan
-        fields = tuple(Field(column.source, column.name, column.type) for column in self.schema.fields if column.recovered_from is None)
-        stream = self.stream
-        return RowPlan(stream.id, stream.sync_id, stream.generation_id, fields, self.schema.columns, Values.TYPED)
+        return typed_plan(self.stream, self.schema) if self.layout.of_text else self.plan
 
     def schemas(self, ids: Collection[int]) -> dict[int, TableSchema]:
         """Return the table's schemas with these ids from the chain. The current schema takes no request."""

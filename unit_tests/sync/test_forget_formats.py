@@ -15,6 +15,7 @@ import fastavro
 import pytest
 
 from destination_s3_spark.chain.files import FileKind
+from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from unit_tests.examples import one_of, quick_first
@@ -113,6 +114,18 @@ def test_rows_of_deduplicated_tables(lake: Lake, form: dict[str, Any], wanted: d
     if raw:
         lake.rebuild()
         lake.verify()
+
+
+@pytest.mark.parametrize("form", [*TEXTS, {"format_type": "Avro"}], ids=[*NAMES, "avro"])
+def test_rows_with_keys_of_which_the_type_holds_only_a_part(lake: Lake, form: dict[str, Any]) -> None:
+    lake.format = form
+    lake.go("append_dedup", [somebody(1), person(1, price=9007199254740993)], key=["price"])
+    with pytest.raises(ConfigError, match="does not fit the type of its column"):
+        lake.forget({"price": 9007199254740993})
+    lake.forget({"id": NUMBER})
+    assert lake.holding() == []
+    assert sum(file.rows for file in lake.live().of(FileKind.FINAL)) == 1
+    lake.verify()
 
 
 def test_a_table_whose_format_has_changed(lake: Lake) -> None:

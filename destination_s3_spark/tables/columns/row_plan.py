@@ -128,6 +128,12 @@ def control_plan(stream: Stream, spec: KeySpec) -> RowPlan:
     return RowPlan(stream.id, stream.sync_id, stream.generation_id, fields, arrow, Values.TYPED, _key_of(stream))
 
 
+def typed_plan(stream: Stream, schema: TableSchema) -> RowPlan:
+    """Make the plan that types records by the columns of a table of text."""
+    fields = tuple(Field(column.source, column.name, column.type) for column in schema.fields if column.recovered_from is None)
+    return RowPlan(stream.id, stream.sync_id, stream.generation_id, fields, schema.columns, Values.TYPED, _key_of(stream))
+
+
 def _key_of(stream: Stream) -> tuple[str, ...]:
     return tuple(path[0] for path in stream.primary_key) if is_deduplicated(stream) else ()
 

@@ -176,7 +176,9 @@ def _typed(table: OpenTable, subjects: Sequence[Subject]) -> pa.RecordBatch:
     changed = pc.greater(pc.list_value_length(contiguous(rows[META]).field("changes")), 0)
     if pc.any(changed).as_py():
         names = sorted({name for subject in subjects for name in subject.columns})
-        raise table.refuse(f"a value of {', '.join(names)} does not fit the type of its column, so no row can have it there.")
+        raise table.refuse(
+            f"a value of {', '.join(names)} does not fit the type of its column, so no row can be found by it. Name another field."
+        )
     return rows
 
 
