@@ -288,6 +288,8 @@ class StreamTable:
         if contents.held.get(FileKind.RAW.value, Counters()).rows == contents.came_in:
             return
         live = self.writer.live_files()
+        if sum(file.rows for file in live.of(FileKind.RAW)) == contents.came_in:
+            return  # others were dropped
         states = {file.copy_of for file in live.of(FileKind.STATE)}
         unreadable = [file.key for file in live.of(FileKind.FINAL) if not self._is_mergeable(file.key, has_state=file.key in states)]
         if unreadable:

@@ -36,6 +36,7 @@ def catalog(*names: str, mode: str = "overwrite", resumable: bool = False) -> Ca
             "stream": {"name": name, "json_schema": SCHEMA, "supported_sync_modes": ["full_refresh"], "is_resumable": resumable},
             "sync_mode": "full_refresh",
             "destination_sync_mode": mode,
+            "primary_key": [["id"]],
             **nothing,
         }
         for name in names
@@ -200,6 +201,16 @@ def test_what_was_held_back_cannot_be_accepted_once_another_sync_has_died(lake: 
         lake.sync(catalog("users"), [records(range(200, 220)), state({"page": 1}), records([220])])
     assert decide(lake, tmp_path, "accept") == 0
     assert lake.ids() == list(range(10))
+
+
+def test_rows_that_were_given_up_do_not_keep_a_table_from_being_deduplicated(lake: InlineLake) -> None:
+    lake.format = {"format_type": "JSONL"}
+    lake.sync(catalog("users"), [records(range(10)), state({})])
+    for first in (20, 30):
+        with pytest.raises(TransientError):
+            lake.sync(catalog("users"), [records(range(first, first + 3)), state({"page": 1}), records([first + 3])])
+    lake.sync(catalog("users", mode="append_dedup"), [records([11]), state({})])
+    assert head(lake).contents.rows == 14  # with those of the sync that died last
 
 
 def test_discard_drops_what_was_held_back_and_nothing_else(lake: InlineLake, tmp_path: Path) -> None:
