@@ -216,7 +216,8 @@ def _opening_event(chain: Chain, table: Table, session: Session) -> Seed | OpenE
             return OpenEpoch(session.sync_id, contents.generation, session.started_at, discards=True, maintains=True)
         pending = pending_in(chain.state, session)
         keeps_generation = pending is not None and session.disposition is WriteDisposition.TRUNCATE
-        return OpenEpoch(session.sync_id, session.generation_id, session.started_at, pending, keeps_generation)
+        gives_up = pending is None and contents.pending is not None and contents.pending.held_back
+        return OpenEpoch(session.sync_id, session.generation_id, session.started_at, pending, keeps_generation, discards=gives_up)
     adopted = tuple(table.adopt())
     replaces = adopted and session.disposition is not WriteDisposition.APPEND
     return Seed(

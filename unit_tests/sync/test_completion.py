@@ -195,6 +195,17 @@ def test_the_next_complete_sync_supersedes_what_was_held_back(lake: InlineLake, 
     assert decide(lake, tmp_path, "discard") == 0
 
 
+@pytest.mark.parametrize("mode", ["append", "append_dedup"])
+@pytest.mark.parametrize("kind", ["Parquet", "JSONL"])
+def test_a_sync_that_adds_rows_drops_what_was_held_back(lake: InlineLake, mode: str, kind: str) -> None:
+    lake.format = {"format_type": kind}
+    hold_back(lake, range(100, 107))
+    lake.sync(catalog("users", mode=mode), [records([11]), state({})])
+    contents = head(lake).contents
+    assert (contents.pending, contents.rows, contents.came_in) == (None, 11, 11)
+    assert {kind: held.rows for kind, held in contents.held.items() if held.rows and kind != "state"} == {"final": 11, "raw": 11}
+
+
 def test_what_was_held_back_cannot_be_accepted_once_another_sync_has_died(lake: InlineLake, tmp_path: Path) -> None:
     hold_back(lake, range(100, 107))
     with pytest.raises(TransientError):
