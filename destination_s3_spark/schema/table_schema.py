@@ -165,14 +165,16 @@ def plan_fields(schema: TableSchema, incoming: Iterable[Field]) -> tuple[Field, 
     return tuple(Field(column.source, column.name, column.type) for column in fields if column is not None)
 
 
-def replayed_fields(then: TableSchema, now: TableSchema) -> tuple[Field, ...]:
-    """Return the fields for typing records again that landed under the earlier schema `then`.
+def replayed_fields(then: TableSchema, now: TableSchema, *, and_before: bool = False) -> tuple[Field, ...]:
+    """Return the fields for typing records again that landed under the earlier schema `then`, or, with `and_before`, also under others.
 
     Each value goes to the same column as before, with the current name and type. If a rewrite moved the values of a recovered column to the
-    base column, they go to the base column.
+    base column, they go to the base column. Values of fields that `then` no longer declares go to their base column.
     """
     today = {column.id: column for column in now.fields}
-    columns = (today[column.id] for column in then.fields if column.present)
+    declared = {column.source for column in then.fields if column.present}
+    gone = {column.id for column in then.fields if column.source not in declared and column.recovered_from is None}
+    columns = (today[column.id] for column in then.fields if column.present or (and_before and column.id in gone))
     targets = (today[column.recovered_from] if column.emptied and column.recovered_from is not None else column for column in columns)
     return tuple(Field(column.source, column.name, column.type) for column in targets)
 

@@ -160,12 +160,15 @@ class OpenTable:
         """The plan that turns records into rows of the final files, regardless of the form in which they land."""
         return row_plan(self.stream, self.schema, self.declared, self.layout.final)
 
-    def plan_of(self, then: TableSchema) -> RowPlan:
-        """Make the plan for raw rows that landed under an earlier schema. Each value goes to the same column as at that time."""
+    def plan_of(self, then: TableSchema, *, and_before: bool = False) -> RowPlan:
+        """Make the plan for raw rows that landed under an earlier schema, or, with `and_before`, also under those before it.
+
+        Each value goes to the same column as at that time.
+        """
         plan = self.plan
         if plan.values is not Values.TYPED:
             return self.plan_of_all
-        return replace(plan, fields=replayed_fields(then, self.schema))
+        return replace(plan, fields=replayed_fields(then, self.schema, and_before=and_before))
 
     @property
     def plan_of_all(self) -> RowPlan:

@@ -317,7 +317,9 @@ def test_records_are_replayed_into_the_columns_they_landed_in() -> None:
     first = history(RECOVER, declared(c="string", gone="string")).schema
     second = evolve(first, declared(c="integer", new="string"), STREAM, RECOVER).schema
     assert replayed_fields(first, second) == (Field("c", "c", Scalar.STRING), Field("gone", "gone", Scalar.STRING))
-    assert replayed_fields(second, second) == (Field("c", RECOVERED_INTEGER, Scalar.INTEGER), Field("new", "new", Scalar.STRING))
+    integer, new = Field("c", RECOVERED_INTEGER, Scalar.INTEGER), Field("new", "new", Scalar.STRING)
+    assert replayed_fields(second, second) == (integer, new)
+    assert set(replayed_fields(second, second, and_before=True)) == {integer, new, Field("gone", "gone", Scalar.STRING)}
 
 
 def test_records_of_a_column_that_was_taken_back_are_replayed_into_its_base() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def sync(lake: InlineLake, at: int, *rows: Row, catalog: Catalog | None = None) 
 
 
 def notes(lake: InlineLake) -> list[str]:
-    return sorted(note for body in lake.files(".parquet") for note in pq.read_table(pa.BufferReader(body))["note"].to_pylist())
+    return sorted(note for body in lake.files(".parquet") for note in pq.read_table(pa.BufferReader(body))["note"].to_pylist() if note)
 
 
 def replaced_and_deleted(lake: InlineLake) -> None:
@@ -91,6 +92,20 @@ def test_raw_rows_of_today_s_key_make_the_table(lake: InlineLake) -> None:
     sync(lake, 4, {"id": "y", "day": "Monday", "note": "refreshed"}, catalog=users("day", "string", generation=2))
     lake.rebuild()
     assert notes(lake) == ["refreshed"]
+
+
+@pytest.mark.parametrize("raw", [True, False])
+def test_a_table_that_was_text_keeps_values_of_fields_that_are_no_longer_declared(lake: InlineLake, raw: bool) -> None:
+    lake.format, lake.options = {"format_type": "JSONL"}, {"tables": {"raw_tables": raw}}
+    sync(lake, 1, {"id": 1, "note": "old"}, {"id": 2, "note": "replaced"})
+    later = users()
+    [stream] = later.streams
+    schema = {**stream.json_schema, "properties": {name: of for name, of in stream.json_schema["properties"].items() if name != "note"}}
+    later = replace(later, streams=(replace(stream, json_schema=schema),))
+    sync(lake, 2, {"id": 2}, catalog=later)
+    lake.format = {"format_type": "Parquet"}
+    sync(lake, 3, {"id": 3}, catalog=later)
+    assert notes(lake) == ["old"]
 
 
 @pytest.mark.parametrize("key", ["id", None])

@@ -15,6 +15,7 @@ from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.protocol.catalog import DestinationSyncMode
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
+from destination_s3_spark.schema.table_schema import TableSchema
 from destination_s3_spark.storage.ranged import RangedFile, present
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.columns.row_plan import control_plan
@@ -93,12 +94,19 @@ def stored(table: OpenTable, live: LiveFiles, files: Sequence[FileEntry], unfit:
             "table, and the file's raw rows were not kept. Run a refresh that removes the records."
         )
     schemas = table.schemas({file.schema_id for file in files if file.schema_id is not None})
-    return [
-        Stored(raw[file.key], table.plan_of(schemas[file.schema_id or 0]), None, table.schema, unfit)
-        if file.key in raw
-        else Stored(file, table.plan, schemas[file.schema_id or 0], table.schema, unfit)
-        for file in files
-    ]
+
+    def source(file: FileEntry, then: TableSchema) -> Stored:
+        rows = raw.get(file.key)
+        if rows is None:
+            return Stored(file, table.plan, then, table.schema, unfit)
+        return Stored(rows, table.plan_of(then, and_before=_has_earlier_rows(rows)), None, table.schema, unfit)
+
+    return [source(file, schemas[file.schema_id or 0]) for file in files]
+
+
+def _has_earlier_rows(file: FileEntry) -> bool:
+    """Tell whether the file may have rows that landed under an earlier schema than its own."""
+    return file.kind is FileKind.STATE or file.combined
 
 
 def _has_raw_rows(file: FileEntry, s3: S3Settings) -> bool:
