@@ -123,7 +123,15 @@ def _refuse(path: _Path, table: AirbyteType, declared: AirbyteType) -> Merged:
 
 def _replace(path: _Path, table: AirbyteType, declared: AirbyteType) -> Merged:
     new = arranged(declared)
+    if isinstance(new, Union):
+        new = Union(tuple(_with_members(option, table, path) for option in new.options))
     return Merged(new, (Change(ChangeKind.RETYPE, path, table, new),))
+
+
+def _with_members(option: AirbyteType, table: AirbyteType, path: _Path) -> AirbyteType:
+    """Return the option of a union that takes the values of the table's object or array, with members that it does not declare."""
+    takes = isinstance(table, Object | Array) and option_name(option) == option_name(table)
+    return _merge(table, option, path, _replace).type if takes else option
 
 
 def _merge(table: AirbyteType, declared: AirbyteType, path: _Path, resolve: _Resolve) -> Merged:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from destination_s3_spark.errors import ConfigError
-from destination_s3_spark.schema.airbyte_type import Field, Object, Scalar, Union
+from destination_s3_spark.schema.airbyte_type import Array, Field, Object, Scalar, Union
 from destination_s3_spark.schema.draft import UnionConflicts
 from destination_s3_spark.schema.json_schema import StreamFields, stream_fields
 from destination_s3_spark.schema.placement import SchemaChange, SchemaPolicy
@@ -171,6 +171,15 @@ def test_rewriting_an_object_keeps_the_place_of_its_members_and_those_no_longer_
         Change(ChangeKind.KEY_ADDITION, ("c", "z"), None, Scalar.STRING),
     )
     assert evolution.retyped == ("c",)
+
+
+def test_rewriting_an_object_or_array_to_a_union_keeps_members_no_longer_declared() -> None:
+    text, a, b = {"type": "string"}, nested(a="string", b="integer"), nested(b="string")
+    for old, new in ((a, b), ({"type": "array", "items": a}, {"type": "array", "items": b})):
+        evolution = history(REWRITE, declared(c=old), declared(c={"oneOf": [text, new]}))
+        taken = Object((Field("a", "a", Scalar.STRING), Field("b", "b", Scalar.STRING)))
+        assert evolution.schema.fields[0].type == Union((Scalar.STRING, taken if old is a else Array(taken)))
+        assert not evolve(evolution.schema, declared(c={"oneOf": [text, new]}), STREAM, REWRITE).changes
 
 
 def test_rewriting_takes_recovered_columns_back_into_the_base_column_once() -> None:

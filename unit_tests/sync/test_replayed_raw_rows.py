@@ -108,6 +108,23 @@ def test_a_table_that_was_text_keeps_values_of_fields_that_are_no_longer_declare
     assert notes(lake) == ["old"]
 
 
+@pytest.mark.parametrize("raw", [True, False])
+@pytest.mark.parametrize("key", ["id", None])
+def test_an_object_that_becomes_a_union_keeps_members_no_longer_declared(lake: InlineLake, key: str | None, raw: bool) -> None:
+    lake.options = {"tables": {"raw_tables": raw, "schema_change": "rewrite"}}
+
+    def declaring(note: Row) -> Catalog:
+        [stream] = users(key).streams
+        schema = {**stream.json_schema, "properties": {**stream.json_schema["properties"], "note": note}}
+        return replace(users(key), streams=(replace(stream, json_schema=schema),))
+
+    text, one, other = {"type": "string"}, *({"type": "object", "properties": {name: {"type": "string"}}} for name in "ab")
+    sync(lake, 1, {"id": 1, "note": {"a": "kept"}}, catalog=declaring(one))
+    sync(lake, 2, {"id": 2, "note": {"b": "new"}}, catalog=declaring({"oneOf": [text, other]}))
+    found = [row for body in lake.files(".parquet") for row in pq.read_table(pa.BufferReader(body)).to_pylist()]
+    assert {row["id"]: row["note"]["object"] for row in found} == {1: {"a": "kept", "b": None}, 2: {"a": None, "b": "new"}}
+
+
 @pytest.mark.parametrize("key", ["id", None])
 def test_an_empty_table_can_be_rebuilt(lake: InlineLake, key: str | None) -> None:
     sync(lake, 1, {"id": 1, "note": "old"}, catalog=users(key))
