@@ -6,6 +6,7 @@ table this gives the same rows as landing (`retyped_rows`). Without a raw table 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Any
@@ -168,9 +169,16 @@ _TIMESTAMPS = (Scalar.TIMESTAMP_WITH_TIMEZONE, Scalar.TIMESTAMP_WITHOUT_TIMEZONE
 
 
 def _loses(batch: pa.RecordBatch, origins: list[TableField], column: TableField, cast: pa.Array[Any]) -> bool:
-    """Tell whether typing silently dropped a part of a value: digits of an integer or decimal cast to a number, the time of a timestamp."""
+    """Tell whether typing silently dropped a part of a value.
+
+    Digits of an integer or decimal cast to a number, the time of a timestamp, or members of an object that the column does not have.
+    """
     for origin in origins:
         pair = origin.type, column.type
+        if not isinstance(origin.type, Scalar | Decimal) and not _takes(column.type, origin.type):
+            texts = zip(value_texts(batch[origin.name], origin.type), value_texts(cast, column.type), strict=True)
+            if any(text is not None and kept is not None and _lacks_members(_parsed(kept), _parsed(text)) for text, kept in texts):
+                return True
         if isinstance(origin.type, Decimal) and column.type is Scalar.NUMBER and _differs(batch[origin.name], origin.type, cast):
             return True
         if pair == (Scalar.INTEGER, Scalar.NUMBER) or (pair[0] in _TIMESTAMPS and pair[1] is Scalar.DATE):
@@ -181,6 +189,20 @@ def _loses(batch: pa.RecordBatch, origins: list[TableField], column: TableField,
                 return True
             if pc.any(pc.not_equal(values, back)).as_py():
                 return True
+    return False
+
+
+def _parsed(text: bytes) -> Any:
+    return json.loads(text, parse_int=str, parse_float=str)  # a number may have more digits than Python takes
+
+
+def _lacks_members(kept: Any, value: Any) -> bool:
+    """Tell whether a JSON value lacks a member that another one has at the same place."""
+    if isinstance(value, dict) and isinstance(kept, dict):
+        there = {name: one for name, one in value.items() if one is not None}
+        return any(kept.get(name) is None or _lacks_members(kept[name], one) for name, one in there.items())
+    if isinstance(value, list) and isinstance(kept, list):
+        return any(map(_lacks_members, kept, value))
     return False
 
 

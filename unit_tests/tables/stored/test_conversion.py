@@ -18,7 +18,17 @@ from destination_s3_spark.decoding.plan import RowPlan, Values
 from destination_s3_spark.decoding.record_typer import TypedBlock
 from destination_s3_spark.errors import ConfigError, DataError
 from destination_s3_spark.formats.parquet import ParquetFile, ParquetOptions
-from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Decimal, Field, Object, Scalar, SchemalessObject, Union
+from destination_s3_spark.schema.airbyte_type import (
+    AirbyteType,
+    Array,
+    Decimal,
+    Field,
+    Object,
+    Scalar,
+    SchemalessArray,
+    SchemalessObject,
+    Union,
+)
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, arrow_field
 from destination_s3_spark.schema.encodings import Encodings, TimeEncoding
 from destination_s3_spark.schema.json_schema import StreamFields
@@ -265,6 +275,9 @@ MISFITS = [
 ]
 
 
+NAMED = Object((Field("name", "name", Scalar.STRING),))
+
+
 @pytest.mark.parametrize(("stored", "wanted", "value"), MISFITS)
 def test_a_value_the_new_type_cannot_hold_is_refused(stored: AirbyteType, wanted: AirbyteType, value: str) -> None:
     with pytest.raises(DoesNotFit) as raised:
@@ -288,11 +301,19 @@ def test_a_value_the_new_type_cannot_hold_is_refused(stored: AirbyteType, wanted
         (Decimal(12, 3), Decimal(12, 2), "0.123"),
         (Decimal(38, 2), Scalar.NUMBER, "123456789012345678.01"),
         (Scalar.TIMESTAMP_WITHOUT_TIMEZONE, Scalar.DATE, '"2021-01-02T00:00:01"'),
+        (SchemalessObject(), NAMED, '{"name":"a","born":1}'),
+        (SchemalessObject(), Union((Scalar.STRING, NAMED)), '{"name":null,"born":{}}'),
+        (SchemalessArray(), Array(NAMED), '[null,{"name":"a"},{"born":1}]'),
     ],
 )
 def test_a_value_that_would_lose_a_part_is_refused(stored: AirbyteType, wanted: AirbyteType, value: str) -> None:
     with pytest.raises(DoesNotFit):
         cast(stored, wanted, value)
+
+
+@pytest.mark.parametrize("value", ['{"name":"a","born":null}', '{"name":{"born":1}}', "{}", f'{{"name":{"9" * 5_000}}}'])
+def test_an_object_whose_members_are_declared_loses_nothing(value: str) -> None:
+    assert cast(SchemalessObject(), NAMED, value).num_rows == 1
 
 
 def test_unfit_values_may_become_null_and_are_recorded_behind_what_the_source_changed() -> None:
