@@ -56,11 +56,6 @@ class FileWriter(ABC, Generic[Content]):
     def abandon(self) -> None:
         """Release the sink without writing anything more to it."""
 
-    @property
-    def buffered_bytes(self) -> int:
-        """The approximate size that the buffered rows will have in the file, or 0 if they will be compressed, to an unknown size."""
-        return 0
-
 
 class DirectWriter(FileWriter[Content]):
     """A writer that gives the sink all bytes at once. `_rows` counts the rows."""

@@ -162,10 +162,6 @@ class ParquetFile(FileWriter[pa.RecordBatch]):
         """Whether the next row will be the first of a row group."""
         return not self._batches
 
-    @property
-    def buffered_bytes(self) -> int:
-        return 0 if self._options.compressed else self._buffered_bytes
-
     def close(self, metadata: Mapping[str, str] | None = None) -> WrittenFile:
         """Write the buffered rows and the footer with this metadata."""
         self.end_pages()

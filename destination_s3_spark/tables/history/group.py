@@ -82,7 +82,7 @@ class HistoryMerge:
         self._form = history_form(table, form)
         self._inputs = inputs
         self._resources = resources
-        self._sizes = Sizes(form.target_file_bytes, resources.task.budget_bytes)
+        self._sizes = Sizes(form.target_file_bytes, resources.task.budget_bytes, form.is_plain)
         self._live = [file for file in live.files if file.kind in HISTORY_KINDS]
         self._mark, self._mode = self._begun(pending=live.pending is not None)
         self._notice = noticed(table)

@@ -118,10 +118,14 @@ class MergePlan:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Limits of a merge: the size of a final file, and the Arrow memory of a task in bytes."""
+    """Limits of a merge: the size of a final file, and the Arrow memory of a task in bytes.
+
+    `plain`: whether rows take about as much in a final file as in Arrow memory. Otherwise they take about as much as in a run.
+    """
 
     target_file_bytes: int
     budget_bytes: int
+    plain: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +144,7 @@ def plan_merge(files: Sequence[SortedTableFile], runs: Sequence[Run], tombstones
     replaced file cover it completely. Tombstones are read in the ranges where runs are merged. They cause no work by themselves.
     """
     target = sizes.target_file_bytes
-    row_bytes = _bytes_per_row(files, runs)
+    row_bytes = _bytes_per_row(files, runs, plain=sizes.plain)
     new_bytes = row_bytes * sum(group.rows for run in runs for group in run.groups)
     clusters = clusters_of(files)
     intervals = _united((group.first, group.last) for run in runs for group in run.groups)
@@ -204,11 +208,13 @@ def _spans(clusters: Sequence[FileCluster], replaced: Sequence[bool]) -> Iterato
     yield _Span(low, None, tuple(inside))
 
 
-def _bytes_per_row(files: Sequence[SortedTableFile], runs: Sequence[Run]) -> float:
+def _bytes_per_row(files: Sequence[SortedTableFile], runs: Sequence[Run], *, plain: bool) -> float:
     """Estimate the size of a row in a final file from the existing files, or from the runs if there are none."""
     stored, rows = sum(file.bytes for file in files), sum(file.rows for file in files)
     if rows == 0:
-        stored, rows = sum(run.size for run in runs), sum(group.rows for run in runs for group in run.groups)
+        groups = [group for run in runs for group in run.groups]
+        stored = sum(group.bytes for group in groups) if plain else sum(run.size for run in runs)
+        rows = sum(group.rows for group in groups)
     return max(1.0, stored / rows) if rows else 1.0
 
 

@@ -79,6 +79,11 @@ class TableFormat:
         return not isinstance(self.options, ParquetOptions)
 
     @property
+    def is_plain(self) -> bool:
+        """Whether final files hold values as Arrow memory does."""
+        return isinstance(self.options, ParquetOptions) and not self.options.compressed
+
+    @property
     def state(self) -> pa.Schema:
         """The columns of merge states."""
         schema = self.form.schema

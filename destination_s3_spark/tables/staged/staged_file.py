@@ -47,8 +47,8 @@ class StagedFile(Generic[Content]):
 
     @property
     def bytes(self) -> int:
-        """The approximate size of the file so far. Rows that will be compressed count once they are."""
-        return self._sink.tell() + self._writer.buffered_bytes
+        """The size of the file so far, without rows that wait for the end of their row group."""
+        return self._sink.tell()
 
     def write(self, content: Content) -> None:
         """Append what the writer takes, mostly rows."""

@@ -184,8 +184,9 @@ class Merge:
         return self.table.layout.scratch_prefix(self.table.writer.next_token())
 
     def _plan(self, runs: Sequence[FileEntry]) -> MergePlan:
-        sizes, spec, task = Sizes(self.form.target_file_bytes, self.resources.task.budget_bytes), self.form.spec, self.resources.task
-        return plan_of(self.inputs, runs, spec, sizes, task.s3, self.table.writer.map_files)
+        form, task = self.form, self.resources.task
+        sizes = Sizes(form.target_file_bytes, task.budget_bytes, form.is_plain)
+        return plan_of(self.inputs, runs, form.spec, sizes, task.s3, self.table.writer.map_files)
 
     def _has_time(self, size: int) -> bool:
         """Reserve the time to merge so many bytes. Return False, with a warning, if a sync does not have it."""

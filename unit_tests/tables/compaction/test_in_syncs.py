@@ -261,6 +261,22 @@ def test_a_load_makes_files_of_about_the_target_size(mode: str, format_options: 
     assert sizes[rests] >= target / 2
 
 
+def test_merged_files_reach_the_target_size_if_values_take_less_than_in_memory(lake: InlineLake) -> None:
+    lake.format = {"format_type": "Parquet", "compression_codec": "UNCOMPRESSED"}
+    lake.options = {"tables": {"target_file_mb": 1, "raw_tables": False}}
+    chance = random.Random(7)
+    columns = {name: {"type": "string"} for name in ("name", "country")}
+    for time in (5, 6):
+        rows = [{"id": one, "name": f"{chance.getrandbits(400):x}", "country": "AT" * 100} for one in range(30_000)]
+        lines = [line({"type": "RECORD", "record": {"stream": "users", "emitted_at": time, "data": row}}) for row in rows]
+        declared = catalog("append_dedup", schema={"type": "object", "properties": {"id": {"type": "integer"}, **columns}})
+        lake.sync(declared, [*lines, state(time), status("COMPLETE")])
+    sizes = sorted(file.bytes for file in chain(lake).live_files().of(FileKind.FINAL))
+    assert sum(sizes) > 3 * 2**20
+    assert sizes[-1] <= 1.5 * 2**20
+    assert sizes[1] >= 2**19
+
+
 DAMAGE = [lambda file: file[:20], lambda file: file[:-30] + b"\x99" * 22 + file[-8:], lambda file: file[:-8] + b"\xff" * 4 + file[-4:]]
 
 
