@@ -184,7 +184,8 @@ def _row_problems(chain: Chain, seen: Readable) -> Iterator[str]:
     # Of a table whose rows were all deleted, only tombstones are left.
     rewritten = live.of(FileKind.FINAL, FileKind.DELTA, FileKind.TOMBSTONE)
     merged = any(file.sorted_by is not None or file.offset is None for file in rewritten)
-    if final > contents.came_in or (not merged and final != contents.came_in):
+    # Rows that a refresh lacked are in merged files alone.
+    if final > contents.came_in or (not merged and final != contents.landed):
         mode = (chain.head.schema or {}).get("mode")
         yield f"{contents.came_in:,} records came into this table (mode {mode}), its files have {final:,} rows"
     mark, rows = contents.history, contents.rows

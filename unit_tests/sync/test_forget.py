@@ -334,6 +334,21 @@ def test_nothing_is_changed_if_old_versions_may_not_be_listed(lake: Lake, monkey
     assert sorted(lake.versions()) == before
 
 
+@pytest.mark.parametrize(("mode", "soft"), [("append", False), ("append_dedup", False), ("append_dedup", True)])
+def test_nothing_is_wrong_with_a_table_that_has_no_merged_rows_left(lake: Lake, mode: str, soft: bool) -> None:
+    lake.options = {"tables": {"raw_tables": False, **({"cdc_deletion_mode": "soft"} if soft else {})}}
+    lake.go("append_dedup", [person(1), somebody(1)])
+    lake.go("append_dedup", [person(2)], generation=2, minimum=2)
+    lake.go("append_dedup", [person(3)], generation=2)
+    if mode == "append":
+        lake.go("append", [somebody(2)], generation=3)
+    lake.forget({"id": NUMBER}, {"id": 1})
+    assert [row["id"] for row in lake.rows()] == ([2] if mode == "append" else [])
+    lake.verify()
+    lake.go(mode, [somebody(3), somebody(3)], generation=3)
+    lake.verify()
+
+
 def test_executors_run_the_tasks_without_pydantic() -> None:
     modules = ("erasure", "log_search", "search")
     imports = "; ".join(f"import destination_s3_spark.tables.forgetting.{name}" for name in modules)

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from destination_s3_spark.chain.files import HISTORY_KINDS, FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
+from destination_s3_spark.chain.state import Contents
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.formats.avro import AvroOptions
 from destination_s3_spark.formats.avro_rows import StoredAvro
@@ -246,13 +247,27 @@ class Forgetting:
         """Return the numbers of records that landed and are forgotten, as far as files still tell."""
         contents = self.table.writer.open().contents
         appended = self.table.spec is None
-        of_table = [file for file in self.files if file.kind is (FileKind.FINAL if appended else FileKind.RAW)]
-        files = [file for file in of_table if not self.live.is_pending(file)]
-        rows = sum(self.found[file.key] for file in files)
-        earlier = sum(self.found[file.key] for file in files if file.offset is None or file.offset < contents.current_from)
         waiting = [file for file in self.files if file.kind is (FileKind.DELTA if appended else FileKind.RAW)]
         pending = sum(self.found[file.key] for file in waiting if self.live.is_pending(file))
+        unmerged = self._left_unmerged()
+        if unmerged is None:
+            of_table = [file for file in self.files if file.kind is (FileKind.FINAL if appended else FileKind.RAW)]
+            lost = [(file, self.found[file.key]) for file in of_table if not self.live.is_pending(file)]
+            rows, earlier = sum(rows for _, rows in lost), _earlier(lost, contents)
+        else:
+            rows = contents.landed - sum(rows for _, rows in unmerged)
+            earlier = contents.earlier_rows - _earlier(unmerged, contents)
         return ForgottenRows(rows, max(min(earlier, contents.earlier_rows), rows - contents.current_rows), pending)
+
+    def _left_unmerged(self) -> list[tuple[FileEntry, int]] | None:
+        """Return the files with rows that are left of the table, and how many, or None if a merge made some of these rows.
+
+        If none did, every record but these is forgotten: also those that a merge replaced, of which no file may tell.
+        """
+        settled = [file for file in self.live.of(FileKind.FINAL, FileKind.DELTA, FileKind.TOMBSTONE) if not self.live.is_pending(file)]
+        lost = {self.finals[key].key if key in self.finals else key: rows for key, rows in self.found.items()}
+        left = [(file, file.rows - lost.get(file.key, 0)) for file in settled if file.rows > lost.get(file.key, 0)]
+        return None if any(file.sorted_by is not None or file.offset is None for file, _ in left) else left
 
     def _left(self) -> Iterator[tuple[FileEntry, int]]:
         """Yield the files that keep rows, and how many."""
@@ -324,3 +339,8 @@ def referenced(forgetting: Forgetting, columns: Sequence[tuple[Field, ...]]) -> 
         for names, texts in found.items():
             values[names] |= texts
     return values
+
+
+def _earlier(files: Sequence[tuple[FileEntry, int]], contents: Contents) -> int:
+    """Return how many of these rows of files came in under a generation other than the current one, as far as the files tell."""
+    return sum(rows for file, rows in files if file.offset is None or file.offset < contents.current_from)
