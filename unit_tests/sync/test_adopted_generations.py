@@ -123,6 +123,19 @@ def test_a_number_that_comes_again_says_nothing_about_them(lake: InlineLake) -> 
     assert (keys(lake), own_rows(lake)) == ([], 1)
 
 
+@pytest.mark.parametrize("mode", ["append", "append_dedup", "overwrite"])
+def test_a_refresh_without_records_replaces_them_in_the_first_sync(lake: InlineLake, mode: str) -> None:
+    with pytest.raises(TransientError):
+        lake.sync(catalog(6, 6, mode), [status("INCOMPLETE")])
+    assert keys(lake) == [OLD, *ACKNOWLEDGED]
+    for generation in (6, 7):
+        lake.sync(catalog(generation, generation, mode), [status("COMPLETE")])
+        assert (keys(lake), own_rows(lake)) == ([], 0)
+    sync(lake, 7, 0, [1], mode)
+
+    assert own_rows(lake) == 1
+
+
 @pytest.mark.slow
 def test_a_deduplicated_table_cannot_go_on_with_the_refresh(lake: InlineLake) -> None:
     for _ in range(2):

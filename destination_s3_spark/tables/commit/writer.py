@@ -78,8 +78,7 @@ class TableWriter:
         self.store = TableStore(store, self._chain)
         self._guard = ReplayGuard(())
         self._staged: list[StagedSlice] = []
-        self._staged_end = self._committed_end = 0
-        self._files_named = self._barred = 0
+        self._staged_end = self._committed_end = self._files_named = self._barred = 0
         self._opened = self._over = False
         self.written = Written()  # by this session
         self._show_checked = partial(show_checked, self.publishers, self.store)
@@ -139,6 +138,10 @@ class TableWriter:
                 if self._chain.state is not None and self._chain.state.unsettled is not None:
                     self._open()
         return self._chain.state
+
+    def takes_over(self) -> bool:
+        """Tell whether the table, if it is new, begins with files of destination-s3. Lists its folder."""
+        return bool(self._table.adopt())
 
     def open(self) -> TableState:
         """Open the table for writing and fence every older writer. Opening again has no cost. Raises Fenced or TransientError."""

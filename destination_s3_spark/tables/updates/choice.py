@@ -30,10 +30,10 @@ def may_be_updated(table: StreamTable, *, complete: bool) -> bool:
     stream is complete.
     """
     state = table.writer.catch_up()
+    if table.session.disposition is not WriteDisposition.APPEND:
+        return complete and (state is not None or table.writer.takes_over())
     if state is None:
         return False
-    if table.session.disposition is not WriteDisposition.APPEND:
-        return complete
     rule = table.rules.merges_of(table.stream.id) if table.deduplicated else None
     idle = not table.writer.is_open and state.contents.pending is None and state.contents.waiting.files <= MOST_RUNS
     waits = idle and rule is not None and not rule.is_due(state.contents, table.writer.now())
