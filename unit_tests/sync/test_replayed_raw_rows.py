@@ -125,6 +125,19 @@ def test_an_object_that_becomes_a_union_keeps_members_no_longer_declared(lake: I
     assert {row["id"]: row["note"]["object"] for row in found} == {1: {"a": "kept", "b": None}, 2: {"a": None, "b": "new"}}
 
 
+@pytest.mark.parametrize("raw", [True, False])
+@pytest.mark.parametrize("of", ["Parquet", "Avro", "JSONL"])
+def test_files_whose_names_have_no_extension_are_merged(lake: InlineLake, of: str, raw: bool) -> None:
+    tables = {"raw_tables": raw, "schema_change": "rewrite"}
+    lake.format, lake.options = {"format_type": of}, {"tables": tables, "file_name_pattern": "{date}"}
+    for at in (1, 2):
+        sync(lake, at, {"id": 1, "note": str(at)}, {"id": at + 1, "note": "other"})
+    sync(lake, 3, {"id": 1, "note": "3"}, catalog=users(id_type="string"))
+    lake.format, lake.options = {"format_type": "Parquet"}, {"tables": tables}
+    sync(lake, 4, {"id": 4, "note": "new"}, catalog=users(id_type="string"))
+    assert notes(lake) == ["3", "new", "other", "other"]
+
+
 @pytest.mark.parametrize("key", ["id", None])
 def test_an_empty_table_can_be_rebuilt(lake: InlineLake, key: str | None) -> None:
     sync(lake, 1, {"id": 1, "note": "old"}, catalog=users(key))

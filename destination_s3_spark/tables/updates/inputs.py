@@ -87,7 +87,7 @@ def stored(table: OpenTable, live: LiveFiles, files: Sequence[FileEntry], unfit:
     own = list(table.writer.map_files(lambda file: twins[file.key] is None and _has_raw_rows(file, s3), files))
     raw = {file.key: twins[file.key] or file for file, has_raw_rows in zip(files, own, strict=True) if has_raw_rows or twins[file.key]}
     cast = [file for file in files if file.key not in raw]
-    unreadable = next((file for file in cast if table.layout.of_text or not file.key.endswith(ParquetOptions.extension)), None)
+    unreadable = next((file for file in cast if table.layout.of_text or not extension(file).endswith(ParquetOptions.extension)), None)
     if unreadable is not None:
         raise table.refuse(
             f"its file '{unreadable.key}' has to be rewritten with other columns. Files of this format can only be rewritten from the raw "
@@ -118,9 +118,14 @@ def _has_raw_rows(file: FileEntry, s3: S3Settings) -> bool:
 
 
 def extension(file: FileEntry) -> str:
-    """Return the extension of the file's name, from its first dot on."""
-    name = file.key.rsplit("/", 1)[-1]
-    return name[name.index(".") :]
+    """Return the extension of the file's name, from its first dot on.
+
+    Of a name without a dot it is that of Parquet if the file is sorted, because final files of other formats are not, and empty otherwise.
+    """
+    _, dot, rest = file.key.rsplit("/", 1)[-1].partition(".")
+    if not dot and file.sorted_by is not None:
+        return ParquetOptions.extension
+    return dot + rest
 
 
 @dataclass(frozen=True, slots=True)
