@@ -20,7 +20,7 @@ from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.hint import HINT_NAME
 from destination_s3_spark.chain.territory import CHAIN_FOLDER
 from destination_s3_spark.cli.configuration import read_config, read_file, read_input
-from destination_s3_spark.cli.maintenance import Workshop, chosen, say, workshop
+from destination_s3_spark.cli.maintenance import Workshop, chosen, overtaken, say, workshop
 from destination_s3_spark.config.settings_model import Settings
 from destination_s3_spark.errors import Bug, ConfigError, Fenced, SyncError, TransientError
 from destination_s3_spark.schema.airbyte_type import Field
@@ -296,7 +296,7 @@ def _look(tools: Workshop, found: FoundTable, request: Request, subjects: dict[S
         forgetting = Forgetting(table, wanted_rows(table, list(own), treatment), tools.resources)
         if forgetting.to_read():
             say(found.stream, f"reads {size_text(forgetting.to_read())} whole, and of its other files those that may have the rows")
-        tools.run(table, forgetting.searched(), "searching")
+        _search(tools, table, forgetting.searched())
         values = _values(tools, forgetting, columns)
         for subject in own if columns else ():  # no row may have them any more
             values.setdefault(subject.columns, set()).add(tuple(text for _, text in subject.values))
@@ -305,6 +305,16 @@ def _look(tools: Workshop, found: FoundTable, request: Request, subjects: dict[S
             subjects.setdefault(link.child.stream, {}).update(dict.fromkeys(hanging))
     keys = _keys(tools, forgetting, list(own), treatment) if request.forever else {}
     cases.append(Case(found, list(own), forgetting, keys, began))
+
+
+def _search(tools: Workshop, table: OpenTable, step: Update) -> None:
+    """Run a step of the search. Raises TransientError if a sync meanwhile exchanged files, which may be why one is gone."""
+    try:
+        tools.run(table, step, "searching")
+    except SyncError as error:
+        if (fenced := overtaken(table.writer, error)) is None:
+            raise
+        raise TransientError("A sync has just written to it. Try again.", stream=table.stream.id) from fenced
 
 
 def _values(tools: Workshop, forgetting: Forgetting, columns: Sequence[tuple[Field, ...]]) -> ReferencedValues:
@@ -316,7 +326,7 @@ def _values(tools: Workshop, forgetting: Forgetting, columns: Sequence[tuple[Fie
         return None
 
     if columns:
-        tools.run(forgetting.table, collected(), "searching")
+        _search(tools, forgetting.table, collected())
     return values
 
 

@@ -84,7 +84,7 @@ class Workshop:
             yield closed.open()
         except SyncError as error:
             writer.abandon()
-            if (fenced := _fenced(writer, error)) is None:
+            if (fenced := overtaken(writer, error)) is None:
                 raise
             writer.clear_up(self.factory.orphans())
             raise fenced from error
@@ -106,8 +106,8 @@ def _open_unchanged(closed: StreamTable) -> None:
         raise TransientError("A sync has just written to it. Try again.", stream=closed.stream.id)
 
 
-def _fenced(writer: TableWriter, error: SyncError) -> Fenced | None:
-    """Return the error if it says that another session has taken the open table over, or that error if it explains the other one."""
+def overtaken(writer: TableWriter, error: SyncError) -> Fenced | None:
+    """Return the error if it says that another session has taken the table over, or that error if it explains the other one."""
     if isinstance(error, Fenced):
         return error
     try:

@@ -32,8 +32,10 @@ from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.configured import column_rules
 from destination_s3_spark.tables.factory import TableFactory
+from destination_s3_spark.tables.forgetting.course import Forgetting
 from destination_s3_spark.tables.forgetting.wanted import Subject
 from destination_s3_spark.tables.updates.resources import Resources, TaskResources
+from destination_s3_spark.tables.updates.steps import Update
 from destination_s3_spark.tables.verification import verify
 from unit_tests.examples import one_of, quick_first
 from unit_tests.sync.inline_lake import InlineEngine, InlineLake, line, state, status
@@ -290,6 +292,24 @@ def test_a_table_of_a_sync_that_died_waits_for_the_next_one(lake: Lake) -> None:
     with pytest.raises(TransientError, match="next sync has ended"):
         lake.forget({"id": NUMBER})
     lake.go("append_dedup", [somebody(2)])
+    lake.forget({"id": NUMBER})
+    assert lake.holding() == []
+
+
+@pytest.mark.parametrize("wanted", [{"id": NUMBER}, {"mail": f"{MARK}1@example.org"}])
+def test_a_sync_that_exchanges_files_meanwhile_is_named(lake: Lake, monkeypatch: pytest.MonkeyPatch, wanted: dict[str, Any]) -> None:
+    lake.options = {"publish": {"keep_replaced_minutes": 0}}
+    lake.go("append_dedup", [person(1), somebody(1)])
+    searched = Forgetting.searched
+
+    def overtaken(forgetting: Forgetting) -> Update:
+        monkeypatch.undo()
+        lake.go("append_dedup", [person(2)])
+        return searched(forgetting)
+
+    monkeypatch.setattr(Forgetting, "searched", overtaken)
+    with pytest.raises(TransientError, match=r"A sync has just written to it\. Try again\."):
+        lake.forget(wanted)
     lake.forget({"id": NUMBER})
     assert lake.holding() == []
 
