@@ -83,11 +83,10 @@ def _assembled(
     config: Config, s3: S3Settings, catalog: Catalog, emit: Emit, runtime: Runtime, started_at: datetime, story: Story
 ) -> Iterator[Sync]:
     """Provide the parts of a sync. On exit, always stop Spark and all threads."""
-    engine, phases = runtime.engine, story.phases
+    engine, phases, store = runtime.engine, story.phases, S3Store(s3)
     with ExitStack() as stack:
         tables_pool = stack.enter_context(ThreadPoolExecutor(TABLES_AT_ONCE, "tables"))
         files_pool = stack.enter_context(ThreadPoolExecutor(FILES_AT_ONCE, "files"))
-        store = S3Store(s3)
         with phases.during(Phase.OPENING):
             tables = TableFactory(config, store, started_at, tables_pool.map, files_pool.map).of_catalog(catalog)
         open_tables = OpenTables(tables, tables_pool.map)
@@ -124,8 +123,9 @@ def _assembled(
                 lambda: OrphanUploads(store, base),
                 end_completes=config.batching.end_of_input == "completes",
             )
-        except Exception:
+        except Exception as error:
             engine.stop()
             pipeline.stop()
             commits.abandon()
+            commits.clear_up(error, OrphanUploads(store, base))
             raise

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from destination_s3_spark.chain.settle import MapCalls
 from destination_s3_spark.chain.territory import OrphanUploads
-from destination_s3_spark.errors import Bug, SyncError
+from destination_s3_spark.errors import Bug, DataError, Fenced, SyncError
 from destination_s3_spark.protocol.state import StateMessage, Totals
 from destination_s3_spark.sync.checkpoints import Checkpoints
 from destination_s3_spark.tables.commit.batch import CommitResult
@@ -112,6 +112,14 @@ class Commits:
     def abandon(self) -> None:
         """End the tables after a failed sync. Stop at the first table for which the store does not answer. Never raises."""
         all(writer.abandon() for writer in self.writers.values())
+
+    def clear_up(self, error: Exception, orphans: OrphanUploads) -> None:
+        """Drop what a failed sync has left in tables that another one has taken over. Call it after `abandon`. Never raises.
+
+        No later sync looks there, because the other one closes the tables. Being overtaken shows in no other kinds of errors.
+        """
+        if isinstance(error, Fenced | DataError):
+            list(self.map_tables(lambda writer: writer.clear_up(orphans), self.writers.values()))
 
     def _on_tables(self, step: Callable[[int], Result], streams: Sequence[int]) -> dict[int, Result]:
         """Run the step for each table and return the results. Raises the first error after the step has run for all tables."""

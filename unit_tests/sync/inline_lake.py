@@ -123,8 +123,9 @@ class InlineLake:
             )
             try:
                 sync.run(ProtocolReader(catalog).events(blocks))
-            except SyncError:
+            except SyncError as error:
                 commits.abandon()
+                commits.clear_up(error, OrphanUploads(store, "lake/"))
                 raise
             finally:
                 pipeline.stop()

@@ -62,11 +62,15 @@ def noise(number: int) -> str:
     return "".join(chr(97 + (number * 7919 + place * place * 31) % 26) for place in range(400))
 
 
-def live(lake: InlineLake) -> LiveFiles:
+def read(lake: InlineLake) -> Chain:
     chain = Chain(S3Store(lake.settings), table_of("users"))
     chain.read()
     chain.catch_up()
-    return chain.live_files()
+    return chain
+
+
+def live(lake: InlineLake) -> LiveFiles:
+    return read(lake).live_files()
 
 
 def final(lake: InlineLake) -> dict[str, FileEntry]:

@@ -6,11 +6,16 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from destination_s3_spark.chain.files import FileKind, Token
 from destination_s3_spark.errors import Fenced, TransientError
+from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.tables.commit.writer import TableWriter
+from unit_tests.sync import test_dedup_sync as dedup
 from unit_tests.sync.inline_lake import InlineLake, catalog, records, state, status
 
 NAMES = [f"stream_{number}" for number in range(6)]
@@ -50,3 +55,29 @@ def test_one_of_two_syncs_that_start_together_succeeds(s3_settings: S3Settings, 
             acknowledged = [one["state"]["stream"] for one in lake.states]
             cursors = [one["stream_state"]["cursor"] for one in acknowledged if one["stream_descriptor"]["name"] == name]
             assert {row for cursor in cursors for row in (cursor, cursor + 1)} <= set(found)
+
+
+def test_a_sync_that_is_overtaken_in_a_merge_takes_its_scratch_objects_along(
+    s3_settings: S3Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake, other = (InlineLake(s3_settings, tmp_path / name) for name in ("first", "second"))
+    store = S3Store(s3_settings)
+    lake.sync(catalog("users"), [records([1, 2]), state(1), status("COMPLETE")])
+    folder = dedup.live(lake).of(FileKind.RAW)[0].key.partition("raw/")[0] + "scratch/"
+    merge, left, of_other = TableWriter.merge, list[str](), list[str]()
+
+    def overtaken(writer: TableWriter, *given: Any) -> Any:
+        monkeypatch.undo()
+        left.extend(found.key for found in store.list(folder))
+        other.sync(dedup.dedup_catalog(), [records([3]), state(2), status("COMPLETE")])
+        head = dedup.read(lake).head
+        of_other.append(f"{folder}{Token(head.identity.table_number, head.epoch, 9)}/0.parquet")
+        store.put(of_other[0], b"rows")
+        return merge(writer, *given)
+
+    monkeypatch.setattr(TableWriter, "merge", overtaken)
+    with pytest.raises(Fenced):
+        lake.sync(dedup.dedup_catalog(), [records([2, 4]), state(3), status("COMPLETE")])
+    assert left, "the rows of the append table have been sorted by then"
+    assert [found.key for found in store.list(folder)] == of_other
+    assert lake.ids() == [1, 2, 3, 4]

@@ -322,7 +322,7 @@ class TableWriter:
         return True
 
     def clear_up(self, orphans: OrphanUploads) -> None:
-        """Drop what this session has left in the bucket after it was fenced: uploads that no block names, and scratch objects.
+        """Drop what this session has left in the bucket if it was fenced: uploads that no block names, and scratch objects.
 
         The session that took over dropped only what was there when it began. `orphans` must have been made later. Raises no SyncError.
         """
@@ -330,6 +330,9 @@ class TableWriter:
         if not self._opened or state is None or state.unsettled is not None:  # a block that the other session settles names the uploads
             return
         try:
+            other = self._chain.successor()
+            if other is None or other.epoch == state.epoch:  # a block of this session after all, which may name the uploads
+                return
             orphans.abort(self._chain.territory, state.epoch + 1)
             self.store.delete(dead_scratch(self.store, self._table, state, state.epoch + 1))
         except SyncError as error:
