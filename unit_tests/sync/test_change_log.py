@@ -353,6 +353,17 @@ def test_rows_that_are_written_anew_begin_the_log_anew(make_lake: Callable[..., 
     assert [record["new"] for record in records_of(lake, found[2])] == [{"amount": "7"}]
 
 
+@pytest.mark.parametrize("form", ["parquet", "jsonl", "replicant_csv", "replicant_json"])
+def test_a_field_of_cdc_may_be_part_of_the_key(make_lake: Callable[..., InlineLake], form: str) -> None:
+    lake, source, catalog = make_lake(format=form), Source(), cdc_catalog(key="_ab_cdc_lsn")
+    run(lake, [source.record(1, 1, name="a"), source.record(2, 2)], 1, catalog)
+    run(lake, [source.record(1, 1, 2_000, name="b"), source.record(3, 3)], 2, catalog)
+    found = [list(records_of(lake, manifest)) for manifest in manifests(lake)]
+    keys = [[str(record["key"]["_ab_cdc_lsn"]) for record in records] for records in found]
+    assert keys == [["1", "2"], ["1", "3"]]
+    assert found[1][0]["new"] == {"name": "b"}
+
+
 @pytest.mark.slow
 def test_a_commit_that_failed_is_made_again_with_the_same_bytes(
     make_lake: Callable[..., InlineLake], s3_settings: S3Settings, monkeypatch: pytest.MonkeyPatch

@@ -262,7 +262,8 @@ def _images(table: OpenTable, options: ChangeLogOptions, *, infers: bool) -> Ima
     if spec is None:
         raise Bug(f"Stream '{table.stream.id}' is not deduplicated and has no change log.", stream=table.stream.id)
     columns = [Field(column.source, column.name, column.type) for column in table.schema.fields]
-    data = tuple(arrow_field(column) for column in columns if not column.source.startswith(CDC_FIELDS))
+    key = {field.source for field in spec.key}
+    data = tuple(arrow_field(column) for column in columns if column.source in key or not column.source.startswith(CDC_FIELDS))
     cursor = tuple((column.source, arrow_field(column)) for column in columns if column.source.startswith(CDC_FIELDS))
     log_columns = LogColumns(table.stream.id, data, tuple(field.name for field in spec.key), tuple(cursor_members(cursor, infers=infers)))
     return Images(log_columns, options.before_image, options.after_image, cursor, infers)

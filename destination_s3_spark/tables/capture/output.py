@@ -132,7 +132,7 @@ class ChangeOutput(ExitStack):
         self._comparison = comparison
         self._has_cursor = has_cursor
         self._soft, self._marks = form.soft, form.marks
-        shown = [*task.images.columns.row_schema.names, *(field.name for _, field in task.images.cursor)]
+        shown = list(dict.fromkeys([*task.images.columns.row_schema.names, *(field.name for _, field in task.images.cursor)]))
         self._needed = RAW_SCHEMA.names if task.plan is not None else shown
         self._s3 = resources.s3
         self._rows = FileSeries(task.keys, task.file_bytes, self._row_file, self)
