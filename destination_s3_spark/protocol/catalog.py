@@ -191,7 +191,7 @@ def _keys(entry: _Entry, mode: DestinationSyncMode) -> tuple[tuple[tuple[str, ..
     paths = entry.configured.get("primary_key") or []
     if not isinstance(paths, list):
         raise entry.error("primary_key", "must be a list of field paths.")
-    primary_key = tuple(entry.path("primary_key", path) for path in paths)
+    primary_key = tuple(dict.fromkeys(entry.path("primary_key", path) for path in paths))  # a field that comes twice is one
     cursor_field = entry.path("cursor_field", entry.configured.get("cursor_field") or [])
     if mode is DestinationSyncMode.APPEND_DEDUP:
         if not primary_key:

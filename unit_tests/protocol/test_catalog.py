@@ -141,6 +141,11 @@ def test_a_nested_key_is_no_matter_to_append() -> None:
     assert (stream.primary_key, stream.cursor_field) == ((("a", "b"),), ("c", "d"))
 
 
+def test_a_field_that_is_twice_in_the_key_is_one() -> None:
+    fields: dict[str, Any] = {"destination_sync_mode": "append_dedup", "primary_key": [["id"], ["region"], ["id"]]}
+    assert parse_catalog(catalog(configured(**fields))).streams[0].primary_key == (("id",), ("region",))
+
+
 def test_a_stream_that_is_there_twice_is_refused_also_when_only_the_spelling_of_no_namespace_differs() -> None:
     error = error_of(catalog(configured(namespace=""), configured(namespace=None)))
     assert "'users'" in error.message

@@ -228,6 +228,13 @@ def test_no_byte_of_a_forgotten_person_stays(lake: Lake, mode: str, raw: bool, w
         lake.verify()
 
 
+def test_a_key_that_names_a_field_twice_is_that_field(lake: Lake) -> None:
+    lake.go("append_dedup", [person(1), somebody(1)], key=("id", "id"))
+    lake.forget({"id": NUMBER})
+    assert lake.holding() == []
+    assert [row["id"] for row in lake.rows()] == [1]
+
+
 def test_a_table_without_such_rows_is_not_written_to(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
     lake.go("append_dedup", [somebody(1), somebody(2)])
     before = sorted(lake.versions())
