@@ -74,6 +74,7 @@ class TableWriter:
         self._orphans = orphans
         self._keep_replaced, self._precedence = dependencies.keep_replaced, dependencies.precedence
         self.map_files, self.publishers = dependencies.map_files, dependencies.publishers
+        self.adopt = table.adopt  # lists the files of destination-s3 with which a new table begins
         self._chain = dependencies.chain or Chain(store, table, dependencies.clock)
         self.store = TableStore(store, self._chain)
         self._guard = ReplayGuard(())
@@ -138,10 +139,6 @@ class TableWriter:
                 if self._chain.state is not None and self._chain.state.unsettled is not None:
                     self._open()
         return self._chain.state
-
-    def takes_over(self) -> bool:
-        """Tell whether the table, if it is new, begins with files of destination-s3. Lists its folder."""
-        return bool(self._table.adopt())
 
     def open(self) -> TableState:
         """Open the table for writing and fence every older writer. Opening again has no cost. Raises Fenced or TransientError."""
@@ -331,10 +328,9 @@ class TableWriter:
             return
         try:
             other = self._chain.successor()
-            if other is None or other.epoch == state.epoch:  # a block of this session after all, which may name the uploads
-                return
-            orphans.abort(self._chain.territory, state.epoch + 1)
-            self.store.delete(dead_scratch(self.store, self._table, state, state.epoch + 1))
+            if other is not None and other.epoch != state.epoch:  # otherwise a block of this session may name the uploads
+                orphans.abort(self._chain.territory, state.epoch + 1)
+                self.store.delete(dead_scratch(self.store, self._table, state, state.epoch + 1))
         except SyncError as error:
             logger.warning("table %s: staged uploads are left for `repair` to drop: %s", self._table.stream, error)
 
