@@ -11,7 +11,7 @@ every value.
 from __future__ import annotations
 
 import decimal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from fnmatch import fnmatchcase
@@ -175,7 +175,14 @@ def _stream_properties(json_schema: Mapping[str, Any]) -> Mapping[str, Any]:
         return {}
     if not isinstance(properties, Mapping):
         raise MisfitError((), "`properties` of its JSON schema is not an object")
+    _require_text(properties, ())
     return properties
+
+
+def _require_text(names: Iterable[str], path: tuple[str, ...]) -> None:
+    for name in names:
+        if name.encode(errors="ignore").decode() != name:
+            raise MisfitError(path, f"the name {name!a} of a property has half of a surrogate pair")
 
 
 def _column(schema: object, source: str, unfit: Unfit, rules: _Rules) -> Draft:
@@ -285,6 +292,7 @@ def _object(schema: Mapping[str, Any], path: tuple[str, ...], rules: _Rules) -> 
         return SchemalessObject()
     if not isinstance(properties, Mapping):
         raise MisfitError(path, "`properties` of its JSON schema is not an object")
+    _require_text(properties, path)
     return DraftObject({source: _draft(property_, (*path, source), rules) for source, property_ in properties.items()})
 
 

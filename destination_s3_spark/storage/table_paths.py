@@ -109,7 +109,7 @@ def root_flaw(root: str, stream: StreamId, template: PathTemplate, roots: Callab
     for other, theirs in roots().items():
         is_alone = template.identity(other)[-2:-1] == ("name",) and _is_usual(theirs, other, template)
         if other != stream and is_alone and root.startswith(theirs):
-            return f"its final root '{root}' is in the folder of stream '{other}'"
+            return f"its final root '{root}' is in the folder of stream '{other}' (if s3_path_format was changed, change it back)"
     return None
 
 

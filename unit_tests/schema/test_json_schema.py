@@ -188,6 +188,7 @@ def test_the_object_options_of_a_union_become_one_object(schema: Any, expected: 
         ({"$ref": "#/definitions/Customer"}, "f", 'unknown reference "#/definitions/Customer"'),
         ({"$ref": WELL_KNOWN + "Potato"}, "f", "unknown reference"),
         ({"type": "object", "properties": ["a"]}, "f", "`properties` of its JSON schema is not an object"),
+        (properties(**{"\ud800": INTEGER}), "f", r"the name '\ud800' of a property has half of a surrogate pair"),
         (one_of(properties(id=INTEGER), properties(id=STRING)), "f.id", "as integer and as string"),
         (one_of(properties(id=INTEGER), properties(id=one_of(INTEGER, STRING))), "f.id", "as integer and as union"),
         (one_of(properties(a=properties(b=INTEGER)), properties(a=properties(b=STRING))), "f.a.b", "as integer and as string"),
@@ -202,6 +203,11 @@ def test_what_no_type_fits_names_stream_field_and_reason(schema: Any, field: str
     assert f'Stream "shop.users", field "{field}": ' in raised.value.message
     assert reason in raised.value.message
     assert raised.value.stream == STREAM
+
+
+def test_a_column_whose_name_is_no_text_is_refused_whatever_the_format() -> None:
+    with pytest.raises(ConfigError, match=r"the name 'a\\udfff' of a property has half of a surrogate pair"):
+        stream_fields(properties(**{"a\udfff": INTEGER}), STREAM, Unfit.TEXT)
 
 
 @pytest.mark.parametrize(
