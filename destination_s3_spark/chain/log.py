@@ -186,7 +186,7 @@ class Chain:
         self.state = replace(self.head, settled=self.head.last_data, unsettled=None)
 
     def successor(self) -> Block | None:
-        """Return the block after the known head, which only another writer can have created, or None."""
+        """Return the block after the known head, or None. Another writer created it, or this one without learning of it."""
         body = self._get(self.head.sequence_number + 1)
         return None if body is None else self._decode(self.head.sequence_number + 1, body)
 

@@ -70,7 +70,6 @@ def _built(settings: S3Settings, limits: ClientLimits) -> S3Client:
         params |= {name: value for name, value in shared.items() if name in accepted}
 
     Patience(limits).install(client)
-    _send_large_pieces(client._endpoint.http_session)  # type: ignore[attr-defined]
     hash_beginnings_once(client)
     client.meta.events.register("provide-client-params.s3", add_shared)
     client.meta.events.register("before-call.s3", _send_bodies_at_once)
@@ -78,6 +77,8 @@ def _built(settings: S3Settings, limits: ClientLimits) -> S3Client:
         client.meta.events.register("before-call.s3", _stay_at_the_endpoint)
         client.meta.events.register("before-call.s3.DeleteObjects", _add_content_md5)
         client.meta.events.register("before-send.s3", _CheckedTransport(settings.endpoint, config, ca_bundle(settings) or True))
+    else:
+        _send_large_pieces(client._endpoint.http_session)  # type: ignore[attr-defined]
     return client
 
 

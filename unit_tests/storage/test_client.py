@@ -147,6 +147,8 @@ def test_without_endpoint_and_region_the_client_is_one_of_aws(no_credentials: No
     assert store.client.meta.endpoint_url.endswith("amazonaws.com")
     settings: Any = store.client.meta.config
     assert settings.request_checksum_calculation == "when_supported"
+    client: Any = store.client
+    assert client._endpoint.http_session._manager.connection_from_url("http://localhost").conn_kw["blocksize"] == 128 * 2**10
 
 
 def test_a_role_is_assumed_with_the_external_id_and_signs_the_calls(
