@@ -347,7 +347,7 @@ class Config(OpenSettings):
     file_name_pattern: str | None = Field(
         None,
         title="File Name Pattern",
-        description="How files are named. By default {part_number}{format_extension}. A unique number is added before the extension.",
+        description="How files are named. By default {part_number}{format_extension}. A unique number and the extension are added.",
         examples=["{date}", "{date:yyyy_MM}", "{timestamp}", "{part_number}", "{sync_id}"],
         json_schema_extra=documented(Applies.NEW_FILES, page="integrations/destinations/s3-spark.md#naming"),
     )

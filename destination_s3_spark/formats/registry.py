@@ -34,3 +34,8 @@ def chosen_format(chosen: ChosenFormat) -> FileFormat:
 def format_of(key: str) -> FileFormat | None:
     """Return the format of an object by the extension of its key, or None for an unknown extension."""
     return next((known for known in FORMATS if key.endswith(known.extensions)), None)
+
+
+def extension_of(key: str) -> str:
+    """Return the extension of a key of a known format."""
+    return max((extension for known in FORMATS for extension in known.extensions if key.endswith(extension)), key=len)

@@ -194,8 +194,8 @@ class PathTemplate:
     def key(self, stream: StreamId, extension: str, token: int, part_number: int, root: str | None = None) -> str:
         """Render the key of a file, made unique by `token`. Raises ConfigError for a key longer than S3's limit.
 
-        `extension` begins with a dot or is empty. `root` replaces the template's root. The token goes before `{format_extension}`, else
-        before a suffix such as `.csv` at the end of the pattern, else at the end.
+        `extension` begins with a dot. It is at the end, after the token, in the place of an extension at the end of the pattern. `root`
+        replaces the template's root.
         """
         template_root, tail = self._bind(stream)
         values = self._values() | {"part_number": str(part_number), "format_extension": extension}
@@ -216,20 +216,14 @@ class PathTemplate:
             )
         return key
 
-    def warnings(self, extension: str) -> list[str]:
-        """Return warnings about probable mistakes in the templates: unknown variables, and file names without the extension."""
+    def warnings(self) -> list[str]:
+        """Return warnings about unknown variables in the templates."""
         pattern = self.file_pattern or ""
         in_pattern = (("file_name_pattern", written, near) for written, near in _unknown(pattern, _FILE_VARIABLES, in_file_name=True))
-        found = [
+        return [
             f"{option}: there is no variable {written}, so it is plain text in every name{f' (did you mean {near}?)' if near else ''}"
             for option, written, near in (*self._unknown_in_path(), *in_pattern)
         ]
-        if not self.key(StreamId(None, "stream"), extension, token=0, part_number=0).endswith(extension):
-            found.append(
-                f"file_name_pattern: the names of files do not end in {extension}, so readers that look for *{extension} do not find "
-                "them (put {format_extension} at its end)"
-            )
-        return found
 
     def key_pattern(self, stream: StreamId, root: str | None = None) -> re.Pattern[str]:
         """Return a pattern for the stream's keys, destination-s3's and the connector's, from any sync. Group `part` is the part number."""
@@ -333,16 +327,13 @@ def _is_file_variable(name: str, argument: str) -> bool:
 
 
 def _with_token(name: list[_Part]) -> list[_Part]:
-    """Insert the token's placeholder into the file name."""
-    extension = _Variable("format_extension")
-    if extension in name:
-        at = name.index(extension)
-        return [*name[:at], _Variable("token"), *name[at:]]
-    last = name[-1]
-    suffix = _SUFFIX.search(last) if isinstance(last, str) else None
-    if suffix is None or not isinstance(last, str):
-        return [*name, _Variable("token")]
-    return [*name[:-1], last[: suffix.start()], _Variable("token"), suffix[0]]
+    """Let the file name end in the token's placeholder and the extension."""
+    *parts, last = name
+    if isinstance(last, str):
+        parts.append(_SUFFIX.sub("", last))
+    elif last != _Variable("format_extension"):
+        parts.append(last)
+    return [*parts, _Variable("token"), _Variable("format_extension")]
 
 
 def _joined(parts: Iterator[_Part] | tuple[_Part, ...]) -> Iterator[_Part]:

@@ -103,5 +103,5 @@ def option_warnings(config: Config, options: Mapping[str, Any]) -> list[str]:
     `options` is the raw form of the configuration. Raises ConfigError.
     """
     template = path_template(config, datetime.now(UTC), sync_id=0)
-    found = [*map(str, unknown_options(config, options)), *template.warnings(final_options(config).extension)]
+    found = [*map(str, unknown_options(config, options)), *template.warnings()]
     return [f"{warning}." for warning in found]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.opening import Session, WriteDisposition, pending_in
 from destination_s3_spark.chain.state import Counters, TableState
 from destination_s3_spark.formats.parquet import ParquetOptions
@@ -291,7 +291,7 @@ class StreamTable:
         if sum(file.rows for file in live.of(FileKind.RAW)) == contents.came_in:
             return  # others were dropped
         states = {file.copy_of for file in live.of(FileKind.STATE)}
-        unreadable = [file.key for file in live.of(FileKind.FINAL) if not self._is_mergeable(file, has_state=file.key in states)]
+        unreadable = [file.key for file in live.of(FileKind.FINAL) if not self._is_mergeable(file.key, has_state=file.key in states)]
         if unreadable:
             raise refusal(
                 self.stream,
@@ -300,11 +300,11 @@ class StreamTable:
                 "back to the earlier format, or run a refresh that removes the records.",
             )
 
-    def _is_mergeable(self, file: FileEntry, *, has_state: bool) -> bool:
-        found = format_of(file.key)
+    def _is_mergeable(self, key: str, *, has_state: bool) -> bool:
+        found = format_of(key)
         if self.layout.of_text:
-            return has_state and (found is None or not found.typed)  # a name may lack the extension; a merge looks into the state
-        return has_state or (file.sorted_by is not None if found is None else found.sorted_rows)
+            return has_state and found is not None and not found.typed
+        return has_state or (found is not None and found.sorted_rows)
 
     def _evolve(self, state: TableState | None, partition: PartitionSpec | None, *, replaces: bool) -> Evolution:
         fixed = deciding_fields(self.stream) | ({partition.source} if partition is not None else set())

@@ -60,7 +60,7 @@ def test_legacy_output_prefixes(bucket_path: str, namespace: str | None, name: s
 
 @pytest.mark.parametrize(("pattern", "expected"), CASES["legacy_file_name"])
 def test_outer_blanks_of_a_file_name_go_and_inner_ones_become_underscores(pattern: str, expected: str) -> None:
-    key = template("b", "p/", pattern).key(StreamId(None, "s"), "", TOKEN, 0)
+    key = template("b", "p/", pattern).key(StreamId(None, "s"), ".csv", TOKEN, 0)
     assert key.replace(f"-{TOKEN}", "") == f"b/p/{expected}"
 
 
@@ -79,17 +79,24 @@ def test_the_defaults_are_destination_s3s() -> None:
         ("{date:yyyy-MM-dd'T'HH}{format_extension}", "2020-01-02T03-9.csv.gz"),
         ("${STREAM_NAME}_{sync_id}{format_extension}", "users_42-9.csv.gz"),
         ("data.csv.gz", "data-9.csv.gz"),
-        ("{date}.{part_number}", "2020_01_02.3-9"),
-        ("v1.2", "v1.2-9"),
-        ("{unknown}", "{unknown}-9"),
+        ("data.json", "data-9.csv.gz"),
+        ("{format_extension}_{part_number}", ".csv.gz_3-9.csv.gz"),
+        ("{date}.{part_number}", "2020_01_02.3-9.csv.gz"),
+        ("v1.2", "v1.2-9.csv.gz"),
+        ("{unknown}", "{unknown}-9.csv.gz"),
         ("{format_extension}", "9.csv.gz"),
         ("", "3-9.csv.gz"),
     ],
 )
-def test_the_token_stands_before_the_extension_or_a_literal_suffix_else_at_the_end(pattern: str, expected: str) -> None:
+def test_the_token_and_the_extension_are_at_the_end_in_the_place_of_an_extension(pattern: str, expected: str) -> None:
     key = template(path="x/", name=pattern).key(StreamId(None, "users"), ".csv.gz", 9, 3)
     assert key == f"lake/x/{expected}"
     assert re.fullmatch(r".*?(-[0-9]+)?(\.[a-z.]+)?", key)
+
+
+@pytest.mark.parametrize("name", ["2020_01_02", "2020_01_02-1"])
+def test_names_of_destination_s3_without_an_extension_are_recognised(name: str) -> None:
+    assert template(path="x/", name="{date}").key_pattern(StreamId("n", "s")).fullmatch(f"lake/x/{name}")
 
 
 @pytest.mark.parametrize("pattern", ["{part_number}{format_extension}", "any_filename", "f.json", "{date:dd MMM yy}_{part_number}"])

@@ -127,7 +127,7 @@ def test_an_object_that_becomes_a_union_keeps_members_no_longer_declared(lake: I
 
 @pytest.mark.parametrize("raw", [True, False])
 @pytest.mark.parametrize("of", ["Parquet", "Avro", "JSONL"])
-def test_files_whose_names_have_no_extension_are_merged(lake: InlineLake, of: str, raw: bool) -> None:
+def test_files_whose_names_are_patterns_without_an_extension_are_merged(lake: InlineLake, of: str, raw: bool) -> None:
     tables = {"raw_tables": raw, "schema_change": "rewrite"}
     lake.format, lake.options = {"format_type": of}, {"tables": tables, "file_name_pattern": "{date}"}
     for at in (1, 2):

@@ -88,18 +88,3 @@ def test_an_unknown_variable_of_a_file_name_is_told() -> None:
         "file_name_pattern: there is no variable {part_numbr}, so it is plain text in every name (did you mean {part_number}?).",
         "file_name_pattern: there is no variable {timestamp:nano}, so it is plain text in every name (did you mean {timestamp}?).",
     ]
-
-
-@pytest.mark.parametrize("pattern", ["{date}", "any_filename", "{format_extension}_{part_number}", "data.json"])
-@pytest.mark.parametrize(
-    ("options", "extension"),
-    [
-        ({"format_type": "Parquet"}, ".parquet"),
-        ({"format_type": "Avro", "compression_codec": XZ}, ".avro"),
-        ({"format_type": "CSV"}, ".csv.gz"),
-        ({"format_type": "JSONL", "compression": {"compression_type": "No Compression"}}, ".jsonl"),
-    ],
-)
-def test_names_without_the_formats_extension_are_told(pattern: str, options: dict[str, Any], extension: str) -> None:
-    (warning,) = warnings_of(format=options, file_name_pattern=pattern)
-    assert warning.startswith(f"file_name_pattern: the names of files do not end in {extension}, so")

@@ -20,6 +20,7 @@ from destination_s3_spark.formats.avro import AvroOptions
 from destination_s3_spark.formats.avro_rows import StoredAvro
 from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.formats.read_back import StoredText
+from destination_s3_spark.formats.registry import extension_of
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.schema.arrow import META_FIELDS
 from destination_s3_spark.tables.commit.batch import ForgottenRows
@@ -56,7 +57,6 @@ from destination_s3_spark.tables.runs.table_format import FileKeys, TableFormat
 from destination_s3_spark.tables.stored.conversion import UnfitValues
 from destination_s3_spark.tables.stored.foreign import Source, StoredForeign, StoredLines
 from destination_s3_spark.tables.stored.rewrite import Stored
-from destination_s3_spark.tables.updates.inputs import extension
 from destination_s3_spark.tables.updates.merged import table_format
 from destination_s3_spark.tables.updates.resources import Resources
 from destination_s3_spark.tables.updates.steps import Steps, Update, Work
@@ -311,16 +311,16 @@ class Forgetting:
         layout, token = self.table.layout, self.table.writer.next_token
         match file.kind:
             case FileKind.DELTA:
-                return _beside(file, self.table.delta_key().removesuffix(ParquetOptions.extension) + extension(file))
+                return _beside(file, self.table.delta_key().removesuffix(ParquetOptions.extension) + extension_of(file.key))
             case FileKind.TOMBSTONE:
                 return layout.tombstone_key(token())
             case FileKind.CURRENT | FileKind.CLOSED:
                 return layout.version_key(file.history or 0, file.kind, token())
             case FileKind.ADOPTED:
-                return _beside(file, self.table.final_key(token(), extension(file)))
+                return _beside(file, self.table.final_key(token(), extension_of(file.key)))
             case FileKind.FINAL:
                 same = file.key not in {final.key for final in self.finals.values()}  # rendered again in today's form
-                return _beside(file, self.table.final_key(token(), extension(file) if same else None))
+                return _beside(file, self.table.final_key(token(), extension_of(file.key) if same else None))
         return self.table.key_beside(file)
 
 

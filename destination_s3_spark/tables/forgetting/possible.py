@@ -80,7 +80,7 @@ def _require_merged(table: OpenTable, spec: KeySpec, live: LiveFiles) -> None:
     """Raise ConfigError if the next merge of a deduplicated table has to rewrite files first."""
     if live.adopted:
         raise table.refuse(f"it has files of destination-s3, and is deduplicated since. {REFRESH}")
-    states, form = {file.copy_of: file for file in live.of(FileKind.STATE)}, format_of(f"x{table.layout.final.extension}")
+    states, form = {file.copy_of: file for file in live.of(FileKind.STATE)}, format_of(table.layout.final.extension)
     pairs = [(states.get(final.key, final), final) for final in live.of(FileKind.FINAL)]
     if any(format_of(final.key) is not form or (rows is final) != (form is PARQUET) for rows, final in pairs):
         raise table.refuse(f"it has files of another format than today's, which its next merge rewrites: run `merge`. {REFRESH}")

@@ -11,12 +11,13 @@ from msgspec.structs import replace
 
 from destination_s3_spark.chain.files import HISTORY_KINDS, FileEntry, FileKind, generation_metadata
 from destination_s3_spark.chain.live_files import LiveFiles
+from destination_s3_spark.formats.registry import extension_of
 from destination_s3_spark.tables.columns.row_plan import file_columns
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.staged.staged_file import key_in
 from destination_s3_spark.tables.stored.conversion import UnfitValues
 from destination_s3_spark.tables.stored.rewrite import WAITING_BYTES, RewriteTask, Stored, rewrite_file
-from destination_s3_spark.tables.updates.inputs import extension, raw_replays, replaced_by_pending, stored
+from destination_s3_spark.tables.updates.inputs import raw_replays, replaced_by_pending, stored
 from destination_s3_spark.tables.updates.resources import Resources
 from destination_s3_spark.tables.updates.steps import Steps, Update, Work
 
@@ -104,7 +105,7 @@ def _copied(table: OpenTable, deltas: Sequence[FileEntry]) -> list[FileEntry]:
         return file.copied(upload, FileKind.FINAL)
 
     def final_key(file: FileEntry) -> str:
-        key = table.final_key(table.writer.next_token(), extension(file))
+        key = table.final_key(table.writer.next_token(), extension_of(file.key))
         return key if table.partitioning is None or file.partition is None else key_in(key, table.partitioning.folder(file.partition))
 
     keys = {file.key: final_key(file) for file in deltas}

@@ -63,9 +63,10 @@ def merge_waits(table: OpenTable, spec: KeySpec) -> bool:
     live = table.writer.live_files()
     states = {file.copy_of for file in live.of(FileKind.STATE)}
     rows = (file for file in live.of(FileKind.DELTA, FileKind.STATE, FileKind.FINAL) if file.key not in states)
-    todays = format_of(f"x{table.layout.final.extension}")
-    formats = {format_of(file.key) for file in live.of(FileKind.FINAL)}
-    return formats <= {todays, None} and all(file.sorted_by == spec.fingerprint for file in rows)
+    todays = format_of(table.layout.final.extension)
+    return all(format_of(file.key) is todays for file in live.of(FileKind.FINAL)) and all(
+        file.sorted_by == spec.fingerprint for file in rows
+    )
 
 
 def merge_of(table: OpenTable, resources: Resources) -> Update | None:

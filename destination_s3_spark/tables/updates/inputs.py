@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 from destination_s3_spark.chain.files import HISTORY_KINDS, FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.errors import ConfigError
-from destination_s3_spark.formats.parquet import ParquetOptions
+from destination_s3_spark.formats.parquet import PARQUET, ParquetOptions
+from destination_s3_spark.formats.registry import format_of
 from destination_s3_spark.protocol.catalog import DestinationSyncMode
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
 from destination_s3_spark.schema.table_schema import TableSchema
@@ -87,7 +88,7 @@ def stored(table: OpenTable, live: LiveFiles, files: Sequence[FileEntry], unfit:
     own = list(table.writer.map_files(lambda file: twins[file.key] is None and _has_raw_rows(file, s3), files))
     raw = {file.key: twins[file.key] or file for file, has_raw_rows in zip(files, own, strict=True) if has_raw_rows or twins[file.key]}
     cast = [file for file in files if file.key not in raw]
-    unreadable = next((file for file in cast if table.layout.of_text or not extension(file).endswith(ParquetOptions.extension)), None)
+    unreadable = next((file for file in cast if table.layout.of_text or format_of(file.key) is not PARQUET), None)
     if unreadable is not None:
         raise table.refuse(
             f"its file '{unreadable.key}' has to be rewritten with other columns. Files of this format can only be rewritten from the raw "
@@ -115,17 +116,6 @@ def _has_raw_rows(file: FileEntry, s3: S3Settings) -> bool:
         return False
     with present(file.key, s3), closing(RangedFile(s3, file.key, file.bytes)) as source:
         return set(RAW_SCHEMA.names) <= set(pq.read_schema(source).names)
-
-
-def extension(file: FileEntry) -> str:
-    """Return the extension of the file's name, from its first dot on.
-
-    Of a name without a dot it is that of Parquet if the file is sorted, because final files of other formats are not, and empty otherwise.
-    """
-    _, dot, rest = file.key.rsplit("/", 1)[-1].partition(".")
-    if not dot and file.sorted_by is not None:
-        return ParquetOptions.extension
-    return dot + rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,8 +206,7 @@ def replaced_rows(table: OpenTable, live: LiveFiles, form: TableFormat) -> list[
 
 
 def _has_format(form: TableFormat, rows: FileEntry, final: FileEntry) -> bool:
-    same_format = extension(final).removesuffix(".gz") == form.options.extension.removesuffix(".gz")
-    return same_format and (rows.kind is FileKind.STATE) == form.has_state
+    return format_of(final.key) is format_of(form.options.extension) and (rows.kind is FileKind.STATE) == form.has_state
 
 
 def _tombstones(table: OpenTable, buried: Sequence[FileEntry], form: TableFormat) -> tuple[tuple[FileEntry, ...], tuple[FileEntry, ...]]:
