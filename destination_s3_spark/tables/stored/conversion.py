@@ -171,10 +171,15 @@ _TIMESTAMPS = (Scalar.TIMESTAMP_WITH_TIMEZONE, Scalar.TIMESTAMP_WITHOUT_TIMEZONE
 def _loses(batch: pa.RecordBatch, origins: list[TableField], column: TableField, cast: pa.Array[Any]) -> bool:
     """Tell whether typing silently dropped a part of a value.
 
-    Digits of an integer or decimal cast to a number, the time of a timestamp, or members of an object that the column does not have.
+    Digits of an integer or decimal cast to a number, the time of a timestamp, also in a text, or members of an object that the column does
+    not have.
     """
     for origin in origins:
         pair = origin.type, column.type
+        if pair == (Scalar.STRING, Scalar.DATE):
+            times = _typed_from(value_texts(batch[origin.name], origin.type), _TIMESTAMPS[1], (None, 0, ""), Changes())
+            if pc.any(pc.not_equal(times, cast.cast(times.type))).as_py():
+                return True
         if not isinstance(origin.type, Scalar | Decimal) and not _takes(column.type, origin.type):
             texts = zip(value_texts(batch[origin.name], origin.type), value_texts(cast, column.type), strict=True)
             if any(text is not None and kept is not None and _lacks_members(_parsed(kept), _parsed(text)) for text, kept in texts):

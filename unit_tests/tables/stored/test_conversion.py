@@ -301,6 +301,8 @@ def test_a_value_the_new_type_cannot_hold_is_refused(stored: AirbyteType, wanted
         (Decimal(12, 3), Decimal(12, 2), "0.123"),
         (Decimal(38, 2), Scalar.NUMBER, "123456789012345678.01"),
         (Scalar.TIMESTAMP_WITHOUT_TIMEZONE, Scalar.DATE, '"2021-01-02T00:00:01"'),
+        (Scalar.STRING, Scalar.DATE, '"2021-01-02T00:00:01"'),
+        (Scalar.STRING, Scalar.DATE, '"2021-01-02 05:30:00Z"'),
         (SchemalessObject(), NAMED, '{"name":"a","born":1}'),
         (SchemalessObject(), Union((Scalar.STRING, NAMED)), '{"name":null,"born":{}}'),
         (SchemalessArray(), Array(NAMED), '[null,{"name":"a"},{"born":1}]'),
