@@ -372,6 +372,30 @@ def test_times_are_the_cursor_s_or_those_of_extraction(lake: InlineLake) -> None
     assert brief(history(lake)) == [(1, "a", 3, 4), (1, "b", 4, None)]
 
 
+@pytest.mark.parametrize(
+    ("changes", "versions"),
+    [
+        ([(1, 5, "a"), (2, 3, "b")], [(1, "a", 1, None)]),
+        ([(1, 5, "a"), (2, None, None)], [(1, "a", 1, None)]),
+        ([(2, None, None), (1, 5, "a")], [(1, "a", 1, None)]),
+        ([(3, 1, "a"), (2, 2, "b"), (4, 3, "c")], [(1, "a", 3, 3), (1, "b", 3, 4), (1, "c", 4, None)]),
+    ],
+)
+def test_rows_that_rank_otherwise_than_by_their_times_make_the_same_history_again(
+    lake: InlineLake, changes: list[tuple[int, int | None, str | None]], versions: list[tuple[Any, ...]]
+) -> None:
+    fields = {name: {"type": "string"} for name in ("name", "_ab_cdc_deleted_at")} | {name: {"type": "integer"} for name in ("id", "at")}
+    for number, (day, cursor, name) in enumerate(changes, 1):
+        deletion = {} if name else {"_ab_cdc_deleted_at": moment(day).isoformat()}
+        lake.sync(
+            users(1, 0, fields, cursor="at"),
+            [lines([{"id": 1, "at": cursor, "name": name, **deletion}], moment(day)), state(number), status("COMPLETE")],
+        )
+    assert brief(history(lake)) == versions
+    lake.rebuild()
+    assert brief(history(lake)) == versions
+
+
 @pytest.mark.parametrize("deletion", ["hard", "soft"])
 def test_deletions_end_versions_and_values_that_were_left_out_are_those_before(lake: InlineLake, deletion: str) -> None:
     lake.options = {"tables": {**HISTORY, "cdc_deletion_mode": deletion}, "change_log": {"enabled": True, "format": "jsonl"}}

@@ -129,23 +129,34 @@ def compared(rows: pa.Table, ordered: RankedRows, offsets: Indices, notice: Noti
     np.minimum.at(waited_since, group[waited & records], time[waited & records])
     np.maximum.at(waited_until, group[waited & records], time[waited & records])
     behind = ~is_past & ~waited & (time < waited_until[group])
-    past = records & ~stays & (is_past | behind | _before(buried, group, groups))
+    came = records & ~_never_valid(ordered, records & ~waited, stays, valid, same)
+    past = came & ~stays & (is_past | behind | _before(buried, group, groups))
     first = behind & ~valid.found[group]  # no version that has ended before is after these
     bound = np.where(first, waited_since[group], valid.since[group])
     late = _late(ordered, _unless_repeated(past, ordered, valid, same), bound, ~valid.found[group] & ~first)
     peak = valid.since.copy()
-    between = records & ~past & ~stays
+    between = came & ~past & ~stays
     np.maximum.at(peak, group[between], time[between])
     follows = valid.found.copy()
     follows[group[between]] = True
     is_past = np.where(follows[group], time <= peak[group], time < peak[group])
     ordered.time = np.where(stays & is_past, np.maximum(notice.at, peak[group]), time)
-    kept = ordered.opened | (records & ~past)
+    kept = ordered.opened | (came & ~past)
     own = records & ~waited
     own &= notice.own(offsets)
     refreshed = np.zeros(groups, np.bool_)
     refreshed[group[own]] = True
     return _with_missing(ordered.take(kept), (ordered.opened | waited)[kept], refreshed, notice.at), late
+
+
+def _never_valid(ordered: RankedRows, records: Flags, stays: Flags, valid: _Valid, same: Same) -> Flags:
+    """Flag the records that were valid at no time: they rank below the version that stays valid, and are from after its beginning."""
+    group, time = ordered.group, ordered.time
+    found = np.flatnonzero(stays & ~ordered.gone & valid.found[group] & (time <= valid.since[group]))
+    goes_on = np.zeros_like(valid.found)
+    goes_on[group[found[same(ordered.at[found], valid.at[group[found]])]]] = True
+    never: Flags = records & ~stays & goes_on[group] & (time > valid.since[group])
+    return never
 
 
 def _with_missing(chosen: RankedRows, before: Flags, refreshed: Flags, at: int) -> RankedRows:

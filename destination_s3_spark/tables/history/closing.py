@@ -18,7 +18,7 @@ from destination_s3_spark.tables.capture.events import PLACEHOLDER, differ, has_
 from destination_s3_spark.tables.history.form import HistoryForm
 from destination_s3_spark.tables.history.versions import sorted_by_time, with_columns
 from destination_s3_spark.tables.rules import IS_CURRENT, IS_DELETED, VALID_FROM, VALID_TO
-from destination_s3_spark.tables.runs.keys import CURSOR, DELETED, KEY, OFFSET
+from destination_s3_spark.tables.runs.keys import CURSOR, DELETED, KEY, OFFSET, RAW_ID
 from destination_s3_spark.tables.runs.winners import CLOSED_OFFSET, ENDED_OFFSET, EXTRACTED_AT, Indices, ranking
 
 _MICROS = pa.timestamp("us", tz="UTC")
@@ -78,7 +78,7 @@ def _version(rows: pa.Table, row: int) -> _Version:
 
 def _place(versions: list[_Version], late: _Version, rows: pa.Table, form: HistoryForm, *, gone: bool) -> bool:
     """Put a late record among the closed versions of its key. Return whether it changed any."""
-    if not gone and any(one.start == late.start and _equal(rows, form, one.row, late.row) for one in versions):
+    if not gone and any(_has(one, late, rows, form) for one in versions):
         return False
     holder = next((one for one in reversed(versions) if one.start <= late.start < one.end), None)
     if holder is not None:
@@ -97,6 +97,12 @@ def _place(versions: list[_Version], late: _Version, rows: pa.Table, form: Histo
         return False
     versions.append(late)
     return True
+
+
+def _has(version: _Version, late: _Version, rows: pa.Table, form: HistoryForm) -> bool:
+    """Tell whether a version is that of a late record, whose time may be before the version: its own, or another one like it."""
+    ids = rows[RAW_ID]
+    return ids[version.row] == ids[late.row] or (version.start == late.start and _equal(rows, form, version.row, late.row))
 
 
 def _place_within(holder: _Version, versions: list[_Version], late: _Version, rows: pa.Table, form: HistoryForm, *, gone: bool) -> bool:
