@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -136,6 +138,21 @@ def test_files_whose_names_are_patterns_without_an_extension_are_merged(lake: In
     lake.format, lake.options = {"format_type": "Parquet"}, {"tables": tables}
     sync(lake, 4, {"id": 4, "note": "new"}, catalog=users(id_type="string"))
     assert notes(lake) == ["3", "new", "other", "other"]
+
+
+@pytest.mark.parametrize("raw", [True, False])
+@pytest.mark.parametrize(("before", "after"), [("Avro", "Avro"), ("JSONL", "Parquet"), ("CSV", "Parquet")])
+def test_a_table_that_was_deduplicated_and_appends_takes_other_types(lake: InlineLake, before: str, after: str, raw: bool) -> None:
+    lake.options, lake.format = {"tables": {"raw_tables": raw, "schema_change": "rewrite"}}, {"format_type": before}
+    sync(lake, 1, {"id": "1", "note": "one"}, {"id": "2", "note": "two"}, catalog=users(id_type="string"))
+    lake.format = {"format_type": after}
+    for at in (3, 4):
+        sync(lake, at, {"id": at, "note": "new"}, catalog=users(None))
+    if after == "Avro":
+        found = [row for body in lake.files(".avro") for row in fastavro.reader(io.BytesIO(body))]
+    else:
+        found = [row for body in lake.files(".parquet") for row in pq.read_table(pa.BufferReader(body)).to_pylist()]
+    assert sorted((row["id"], row["note"]) for row in found) == [(1, "one"), (2, "two"), (3, "new"), (4, "new")]
 
 
 @pytest.mark.parametrize("key", ["id", None])

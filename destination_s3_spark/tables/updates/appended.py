@@ -55,8 +55,9 @@ def retype_final_files(table: OpenTable, resources: Resources) -> Update:
         # Raw files are not divided, so they cannot stand for single files, only for all of them.
         return (yield from rebuild_from_raw(table, resources))
     outdated = [file for file in live.of(FileKind.FINAL, FileKind.STATE) if table.is_outdated(file)]
-    final = [file for file in outdated if file.kind is FileKind.FINAL]
-    written = yield from _rewritten(table, live, final, resources, UnfitValues.REFUSE)
+    states = {file.copy_of: file for file in outdated if file.kind is FileKind.STATE}  # from when the table was deduplicated
+    rows = [states.get(file.key, file) for file in outdated if file.kind is FileKind.FINAL]
+    written = yield from _rewritten(table, live, rows, resources, UnfitValues.REFUSE)
     table.record_schema()
     return table.writer.merge(written, outdated, None)
 
