@@ -17,7 +17,7 @@ from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.staged.staged_file import key_in
 from destination_s3_spark.tables.stored.conversion import UnfitValues
 from destination_s3_spark.tables.stored.rewrite import WAITING_BYTES, RewriteTask, Stored, rewrite_file
-from destination_s3_spark.tables.updates.inputs import raw_replays, replaced_by_pending, stored
+from destination_s3_spark.tables.updates.inputs import pairs_of, raw_replays, replaced_by_pending, stored
 from destination_s3_spark.tables.updates.resources import Resources
 from destination_s3_spark.tables.updates.steps import Steps, Update, Work
 
@@ -55,8 +55,7 @@ def retype_final_files(table: OpenTable, resources: Resources) -> Update:
         # Raw files are not divided, so they cannot stand for single files, only for all of them.
         return (yield from rebuild_from_raw(table, resources))
     outdated = [file for file in live.of(FileKind.FINAL, FileKind.STATE) if table.is_outdated(file)]
-    states = {file.copy_of: file for file in outdated if file.kind is FileKind.STATE}  # from when the table was deduplicated
-    rows = [states.get(file.key, file) for file in outdated if file.kind is FileKind.FINAL]
+    rows = [rows for rows, final in pairs_of(live) if table.is_outdated(final)]
     written = yield from _rewritten(table, live, rows, resources, UnfitValues.REFUSE)
     table.record_schema()
     return table.writer.merge(written, outdated, None)

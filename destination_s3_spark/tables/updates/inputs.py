@@ -143,7 +143,7 @@ def merge_inputs(table: OpenTable, live: LiveFiles, form: TableFormat, s3: S3Set
     """Divide the files to merge into those in the table's current order, format and types, and those to sort first."""
     pending = live.pending is not None
     deltas = [*table.kept.deltas, *(file for file in live.of(FileKind.DELTA) if live.is_pending(file) == pending)]
-    pairs = [] if pending else list(_pairs(live))
+    pairs = [] if pending else list(pairs_of(live))
     kept = [pair for pair in pairs if fits(table, form, pair[0]) and _has_format(form, *pair)]
     others = [pair for pair in pairs if pair not in kept]
     landed = [file for file in table.kept.files if file.kind is not FileKind.DELTA]
@@ -192,7 +192,7 @@ def raw_inputs(table: OpenTable, live: LiveFiles, form: TableFormat, s3: S3Setti
     return MergeInputs((), (), (), tuple(zip(raw, sources, strict=True)), consumed)
 
 
-def _pairs(live: LiveFiles) -> Iterator[tuple[FileEntry, FileEntry]]:
+def pairs_of(live: LiveFiles) -> Iterator[tuple[FileEntry, FileEntry]]:
     """Yield for each final file the file with its rows for merges: its merge state, or the final file itself."""
     states = {file.copy_of: file for file in live.of(FileKind.STATE)}
     for final in live.of(FileKind.FINAL):
@@ -201,7 +201,7 @@ def _pairs(live: LiveFiles) -> Iterator[tuple[FileEntry, FileEntry]]:
 
 def replaced_rows(table: OpenTable, live: LiveFiles, form: TableFormat) -> list[FileEntry] | None:
     """Return the files with the rows that a pending generation replaces, or None if some have another key, other types or format."""
-    pairs = list(_pairs(live))
+    pairs = list(pairs_of(live))
     return [rows for rows, _ in pairs] if all(fits(table, form, rows) and _has_format(form, rows, final) for rows, final in pairs) else None
 
 
