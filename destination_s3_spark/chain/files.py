@@ -101,16 +101,19 @@ class FileEntry(Struct, frozen=True, rename="camel", omit_defaults=True):
     @classmethod
     def staged(cls, kind: FileKind, upload: StagedUpload, written: WrittenFile, *, in_partition: bool = False) -> FileEntry:
         """Return the entry of a file with an upload that is not completed yet."""
+        entry = cls.put(kind, upload.key, upload.size, written)
+        return replace(entry, upload_id=upload.upload_id, part_etags=upload.part_etags, in_partition=in_partition)
+
+    @classmethod
+    def put(cls, kind: FileKind, key: str, size: int, written: WrittenFile) -> FileEntry:
+        """Return the entry of a file that is visible already."""
         return cls(
             kind=kind,
-            key=upload.key,
+            key=key,
             rows=written.rows,
-            bytes=upload.size,
-            upload_id=upload.upload_id,
-            part_etags=upload.part_etags,
+            bytes=size,
             sorted_by=None if written.keys is None else written.keys.of,
             unbounded=None if written.statistics is None else tuple(sorted(unbounded_columns([written.statistics]))),
-            in_partition=in_partition,
             keys=written.keys,
             statistics=written.statistics,
         )

@@ -16,7 +16,9 @@ from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import ClientLimits, S3Settings
 
 TAIL_BYTES = 128 * 2**10
-"""Bytes of the first read near the end: enough for most footers and for a whole small file. Parquet readers first ask for 64 KiB."""
+"""Bytes of the first read near the end: enough for most footers. Parquet readers first ask for 64 KiB."""
+WHOLE_BYTES = 4 * TAIL_BYTES
+"""Most bytes of a file that is read at once. A second request would cost more than the bytes that it saves."""
 
 
 class RangedFile(io.RawIOBase):
@@ -45,7 +47,7 @@ class RangedFile(io.RawIOBase):
         return data
 
     def _fetch(self, start: int, end: int) -> bytes:
-        tail_start = max(self._size - TAIL_BYTES, 0)
+        tail_start = 0 if self._size <= WHOLE_BYTES else self._size - TAIL_BYTES
         if start < tail_start:
             return self._store.get_range(self._key, start, end, self._size)
         if self._tail is None:

@@ -49,8 +49,8 @@ class StagedFileSink(io.RawIOBase):
         limits: ClientLimits | None = None,
         copy: StagedFileSink | None = None,
     ) -> None:
-        self._store = S3Store(settings, limits)
-        self._key = key
+        self.store = S3Store(settings, limits)
+        self.key = key
         self._metadata = dict(metadata or {})
         self._upload_id: str | None = None
         self._copy = copy
@@ -107,16 +107,24 @@ class StagedFileSink(io.RawIOBase):
             return self._staged
         self.close()
         if self._size == 0:
-            raise Bug(f"Nothing was written to '{self._key}'; do not stage empty files.")
+            raise Bug(f"Nothing was written to '{self.key}'; do not stage empty files.")
         if self._pieces:
             self._submit()
         while self._in_flight:
             self._await_oldest()
         self._threads.shutdown()
         if self._upload_id is None:
-            raise Bug(f"'{self._key}' has bytes but no upload.")
-        self._staged = StagedUpload(self._key, self._upload_id, tuple(self._etags), self._size)
+            raise Bug(f"'{self.key}' has bytes but no upload.")
+        self._staged = StagedUpload(self.key, self._upload_id, tuple(self._etags), self._size)
         return self._staged
+
+    def put(self) -> bool:
+        """Make the file visible by one request. Return False for a file of several parts, which has to be staged."""
+        self.close()
+        if self._submitted:
+            return False
+        self.store.put(self.key, b"".join(self._pieces), self._metadata)
+        return True
 
     def abort(self) -> None:
         """Abort the upload without raising. If that fails, the end of the sync or the next opening of the table aborts it."""
@@ -127,7 +135,7 @@ class StagedFileSink(io.RawIOBase):
         if self._upload_id is None:
             return
         try:
-            self._store.hasty().abort_upload(self._key, self._upload_id)
+            self.store.hasty().abort_upload(self.key, self._upload_id)
         except SyncError as error:
             logger.warning("An upload was left behind: %s", error)
             note_doubtful_upload()
@@ -142,8 +150,8 @@ class StagedFileSink(io.RawIOBase):
         while len(self._in_flight) >= _PARTS_IN_FLIGHT:
             self._await_oldest()
         if self._upload_id is None:
-            with self._store.translated(f"Starting the upload of '{self._key}'"):
-                self._upload_id = self._store.begin_upload(self._key, self._metadata)
+            with self.store.translated(f"Starting the upload of '{self.key}'"):
+                self._upload_id = self.store.begin_upload(self.key, self._metadata)
         self._submitted += 1
         body = b"".join(self._pieces)
         self._pieces, self._filled = [], 0
@@ -155,9 +163,9 @@ class StagedFileSink(io.RawIOBase):
         self._in_flight.append(self._threads.submit(self._upload_part, self._upload_id, self._submitted, content))
 
     def _upload_part(self, upload_id: str, number: int, body: bytes | SharedBody) -> str:
-        with self._store.translated(f"Uploading part {number} of '{self._key}'"):
-            answer = self._store.client.upload_part(
-                Bucket=self._store.settings.bucket, Key=self._key, UploadId=upload_id, PartNumber=number, Body=body
+        with self.store.translated(f"Uploading part {number} of '{self.key}'"):
+            answer = self.store.client.upload_part(
+                Bucket=self.store.settings.bucket, Key=self.key, UploadId=upload_id, PartNumber=number, Body=body
             )
         return answer["ETag"]
 

@@ -13,12 +13,12 @@ import pytest
 
 from destination_s3_spark.errors import ConfigError, DataError, TransientError
 from destination_s3_spark.storage.object_store import ObjectNotFound
-from destination_s3_spark.storage.ranged import TAIL_BYTES, RangedFile
+from destination_s3_spark.storage.ranged import TAIL_BYTES, WHOLE_BYTES, RangedFile
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import ClientLimits, S3Settings
 
 ONCE = ClientLimits(attempts=1, connect_timeout_s=2, read_timeout_s=5)
-BODY = random.Random(7).randbytes(3 * TAIL_BYTES)
+BODY = random.Random(7).randbytes(5 * TAIL_BYTES)
 Opened = Callable[[bytes], RangedFile]
 
 
@@ -67,6 +67,15 @@ def test_the_tail_is_fetched_once_and_what_lies_before_by_ranges(opened: Opened,
     assert file.read(90) == BODY[10:100]
     ranges = [call.headers["range"] for call in s3_proxy.calls]
     assert ranges == [f"bytes={len(BODY) - TAIL_BYTES}-{len(BODY) - 1}", "bytes=10-99"]
+
+
+def test_a_small_file_is_fetched_at_once(opened: Opened, s3_proxy: Any) -> None:
+    file = opened(BODY[:WHOLE_BYTES])
+    file.seek(-8, os.SEEK_END)
+    file.read(8)
+    file.seek(0)
+    assert file.read() == BODY[:WHOLE_BYTES]
+    assert [call.headers["range"] for call in s3_proxy.calls] == [f"bytes=0-{WHOLE_BYTES - 1}"]
 
 
 def test_nothing_is_asked_for_beyond_the_end(opened: Opened, s3_proxy: Any) -> None:

@@ -24,7 +24,7 @@ from destination_s3_spark.tables.runs.merged_rows import ROUNDS_SHARE, RowSource
 from destination_s3_spark.tables.runs.refreshed import Notice
 from destination_s3_spark.tables.runs.sorted_file import SortedFileWriter
 from destination_s3_spark.tables.runs.table_format import MERGED_PIECE_BYTES
-from destination_s3_spark.tables.staged.staged_file import FileSeries, StagedFile, batches_of, made_readable
+from destination_s3_spark.tables.staged.staged_file import FileSeries, StagedFile, batches_of
 from destination_s3_spark.tables.updates.resources import TaskResources
 
 HELD_SHARE = 8
@@ -140,10 +140,10 @@ class EndedOutput(ExitStack):
             self._run.write(batch)
 
     def finish(self) -> EndedVersions | None:
-        """Make the run readable, if there are any rows. Raises TransientError."""
+        """Publish the run, if there are any rows. Raises TransientError."""
         if self._run is None:
             return None
-        return EndedVersions(self._low, made_readable(self._run.stage(), self._s3), self._late)
+        return EndedVersions(self._low, self._run.publish(), self._late)
 
 
 @dataclass(frozen=True, slots=True)

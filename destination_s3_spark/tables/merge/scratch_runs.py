@@ -41,7 +41,7 @@ from destination_s3_spark.tables.runs.sorted_file import (
     run_rows,
     run_schema,
 )
-from destination_s3_spark.tables.staged.staged_file import StagedFile, batches_of, made_readable
+from destination_s3_spark.tables.staged.staged_file import StagedFile, batches_of
 from destination_s3_spark.tables.stored.rewrite import Stored
 from destination_s3_spark.tables.updates.resources import TaskResources
 from destination_s3_spark.tables.updates.steps import Steps, Work
@@ -79,7 +79,7 @@ def sort_rows(task: SortTask) -> tuple[FileEntry, ...]:
     runs: list[FileEntry] = []
     first = 0
     for batches in _portions(_rows(task), task.resources.budget_bytes // COPIES):
-        run = made_readable(_staged_sorted(task, f"{task.scratch}{len(runs)}.parquet", batches, first), task.resources.s3)
+        run = _sorted_run(task, f"{task.scratch}{len(runs)}.parquet", batches, first)
         runs.append(run)
         first += run.rows
     return tuple(runs)
@@ -121,12 +121,12 @@ def _portions(rows: Iterable[_Rows], size: int) -> Iterator[list[_Rows]]:
         yield portion
 
 
-def _staged_sorted(task: SortTask, key: str, rows: Iterable[_Rows], first: int) -> FileEntry:
+def _sorted_run(task: SortTask, key: str, rows: Iterable[_Rows], first: int) -> FileEntry:
     sink = StagedFileSink(task.resources.s3, key)
     with StagedFile(FileKind.DELTA, sink, RunFile(sink, task.payload, task.spec, first)) as run:
         for batch, typed in rows:
             run.write(run_rows(batch, typed, task.spec))
-        return run.stage()
+        return run.publish()
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,8 +203,7 @@ def _scratch_task(runs: Sequence[FileEntry], form: MergeForm, scratch: str, reso
 
 def combine_runs(task: CombineTask) -> CombinedRun:
     """Merge runs into one scratch run, as `stage_combined_run` does."""
-    staged = stage_combined_run(task)
-    return CombinedRun(tuple(made_readable(file, task.resources.s3) for file in staged.files), staged.rows_read)
+    return _combined(task, StagedFile.publish)
 
 
 def stage_combined_run(task: CombineTask) -> CombinedRun:
@@ -212,6 +211,10 @@ def stage_combined_run(task: CombineTask) -> CombinedRun:
 
     Raises ConfigError, TransientError or DataError. Nothing stays staged after an error.
     """
+    return _combined(task, StagedFile.stage)
+
+
+def _combined(task: CombineTask, finish: Callable[[StagedFile[pa.RecordBatch]], FileEntry]) -> CombinedRun:
     files: list[FileEntry] = []
     keys = iter(task.keys)
     with ExitStack() as stack:
@@ -221,7 +224,8 @@ def stage_combined_run(task: CombineTask) -> CombinedRun:
         while (first := next(batches, None)) is not None:
             size = task.object_bytes if len(files) < len(task.keys) - 1 else None
             file = stack.enter_context(_combined_file(task, next(keys)))
-            files.append(_staged_object(file, chain([first], batches), size))
+            _fill(file, chain([first], batches), size)
+            files.append(finish(file))
     return CombinedRun(tuple(files), sum(stream.taken for stream in streams))
 
 
@@ -230,15 +234,14 @@ def _combined_file(task: CombineTask, key: str) -> StagedFile[pa.RecordBatch]:
     return StagedFile(FileKind.DELTA, sink, SortedFileWriter(sink, run_schema(task.form.payload, task.form.spec), task.form.spec))
 
 
-def _staged_object(file: StagedFile[pa.RecordBatch], batches: Iterable[pa.RecordBatch], full_bytes: int | None) -> FileEntry:
-    """Stage the next batches, of about so many bytes at most. Takes only the batches that go into the file."""
+def _fill(file: StagedFile[pa.RecordBatch], batches: Iterable[pa.RecordBatch], full_bytes: int | None) -> None:
+    """Write the next batches, of about so many bytes at most. Takes only the batches that go into the file."""
     size = 0
     for batch in batches:
         file.write(batch)
         size += batch.nbytes
         if full_bytes is not None and size >= full_bytes:
             break
-    return file.stage()
 
 
 def _deepest(runs: Sequence[FileEntry]) -> float:

@@ -18,7 +18,6 @@ from destination_s3_spark.formats.file_format import Content, FileColumns, FileO
 from destination_s3_spark.formats.file_statistics import WrittenFile
 from destination_s3_spark.schema.partitioning import Partitioning
 from destination_s3_spark.storage.paths import MAX_KEY_BYTES
-from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
 
@@ -69,6 +68,16 @@ class StagedFile(Generic[Content]):
         """As `PartitionedFiles.stage_all`: the one file."""
         return (self.stage(),)
 
+    def publish(self) -> FileEntry:
+        """Finish a scratch file and make it visible. Raises TransientError if its upload has gone."""
+        written = self.close()
+        if self._sink.put():
+            return FileEntry.put(self._kind, self._sink.key, self._sink.tell(), written)
+        staged = self.stage()
+        if not complete(self._sink.store, [staged]):
+            raise TransientError(f"The upload of '{staged.key}' has gone before it was complete. Try again.")
+        return staged.visible()
+
 
 def batches_of(rows: pa.Table, size: int) -> Iterator[pa.RecordBatch]:
     """Yield the rows in batches of about `size` bytes."""
@@ -83,13 +92,6 @@ def key_in(key: str, folder: str) -> str:
     if len(found.encode()) > MAX_KEY_BYTES:
         raise ConfigError(f"The key '{found[:100]}…' is longer than S3's {MAX_KEY_BYTES} bytes. Shorten s3_bucket_path or s3_path_format.")
     return found
-
-
-def made_readable(staged: FileEntry, s3: S3Settings) -> FileEntry:
-    """Complete the upload of a scratch file, so that it can be read. Raises TransientError if the upload is gone."""
-    if not complete(S3Store(s3), [staged]):
-        raise TransientError(f"The upload of s3://{s3.bucket}/{staged.key} has gone before it was complete. Try again.")
-    return staged.visible()
 
 
 class FileSeries:

@@ -136,15 +136,15 @@ def test_an_upload_that_fails_leaves_no_run_half_written(
     store: S3Store, s3_settings: S3Settings, put: Any, s3_proxy: Any, s3_error: Any
 ) -> None:
     task = task_of(put(typed_table(KEYS), FileKind.FINAL), s3_settings, SCHEMA.arrow)
-    parts = 0
+    objects = 0
 
     def second_fails(call: Any) -> Any:
-        nonlocal parts
-        parts += call.operation == "UploadPart"
-        return s3_error(403, "InvalidRequest") if call.operation == "UploadPart" and parts > 1 else call.forward()
+        nonlocal objects
+        objects += call.operation == "PutObject"
+        return s3_error(403, "InvalidRequest") if call.operation == "PutObject" and objects > 1 else call.forward()
 
     s3_proxy.script = second_fails
-    with pytest.raises(Exception, match="Uploading part"):
+    with pytest.raises(Exception, match="Writing"):
         sort_rows(replace(task, resources=replace(task.resources, s3=replace(s3_settings, endpoint=s3_proxy.endpoint))))
     assert list(store.list_uploads("")) == []
     assert [info.key for info in store.list("scratch/")] == ["scratch/token-0.parquet"]
