@@ -28,7 +28,7 @@ MAX_KEY_BYTES = 1024
 """S3's limit for a key, in UTF-8 bytes."""
 
 _VARIABLE = re.compile(r"\$\{(\w*)\}|\{(\w+)(?::([^{}]*))?\}")
-_SUFFIX = re.compile(r"(?:\.[A-Za-z][A-Za-z0-9]*)+$")
+_EXTENSION = re.compile(r"(?:\.(?:parquet|avro|csv|tsv|txt|jsonl?|gz))+$", re.IGNORECASE)
 _WIDEST = {"format_extension": 16, "part_number": 12, "SYNC_ID": 20, "sync_id": 20, "UUID": 36, "timestamp": 17, "date": 40, "token": 41}
 _NAME_LIMITS = (MAX_KEY_BYTES, 150, 50)
 _DIGITS = {"YEAR": 4, "MONTH": 2, "DAY": 2, "HOUR": 2, "MINUTE": 2, "SECOND": 2, "MILLISECOND": 4}
@@ -327,10 +327,10 @@ def _is_file_variable(name: str, argument: str) -> bool:
 
 
 def _with_token(name: list[_Part]) -> list[_Part]:
-    """Let the file name end in the token's placeholder and the extension."""
+    """Let the file name end in the token's placeholder and the extension, in the place of one that it ends in."""
     *parts, last = name
     if isinstance(last, str):
-        parts.append(_SUFFIX.sub("", last))
+        parts.append(_EXTENSION.sub("", last))
     elif last != _Variable("format_extension"):
         parts.append(last)
     return [*parts, _Variable("token"), _Variable("format_extension")]

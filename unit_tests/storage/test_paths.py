@@ -83,6 +83,8 @@ def test_the_defaults_are_destination_s3s() -> None:
         ("{format_extension}_{part_number}", ".csv.gz_3-9.csv.gz"),
         ("{date}.{part_number}", "2020_01_02.3-9.csv.gz"),
         ("v1.2", "v1.2-9.csv.gz"),
+        ("{date}.final", "2020_01_02.final-9.csv.gz"),
+        ("Data.JSON", "Data-9.csv.gz"),
         ("{unknown}", "{unknown}-9.csv.gz"),
         ("{format_extension}", "9.csv.gz"),
         ("", "3-9.csv.gz"),
