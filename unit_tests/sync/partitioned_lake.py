@@ -97,7 +97,7 @@ def day_of(at: datetime | None) -> str:
     return NULL_PARTITION if at is None else f"{at:%Y-%m-%d}"
 
 
-def check(lake: InlineLake, ids: Iterable[int], folder: str = "at_day", value: Any = day_of) -> None:
+def check(lake: InlineLake, ids: Iterable[int | str], folder: str = "at_day", value: Any = day_of) -> None:
     """Each record is once in the table, in the folder of its value; nothing else is there; and the chain agrees."""
     found = []
     for file in finals(lake):

@@ -37,6 +37,9 @@ from unit_tests.sync.partitioned_lake import (
     rows_of,
 )
 
+TEXTS: dict[str, Any] = {**SCHEMA, "properties": {**SCHEMA["properties"], "id": {"type": "string"}}}  # type: ignore[dict-item]
+"""The columns with ids of another type."""
+
 
 @pytest.fixture
 def lake(s3_settings: S3Settings, tmp_path: Path) -> InlineLake:
@@ -142,6 +145,24 @@ def test_refreshes(raw: bool, lake: InlineLake) -> None:
     lake.sync(catalog(sync=4, generation=3), messages(map(record, range(120, 124))))
     lake.sync(catalog(sync=5, generation=3, minimum=3), messages(map(record, range(124, 128))))
     check(lake, range(120, 128))
+
+
+@pytest.mark.parametrize("mode", quick_first(["append", "append_dedup"]))
+@pytest.mark.parametrize("shown", [True, False])
+def test_a_refresh_of_avro_files_goes_on_after_a_change_of_types(shown: bool, mode: str, lake: InlineLake) -> None:
+    """Their rows can only be read from raw files, which are not divided. `shown`: some of the refresh's rows are in the table before."""
+    lake.format, key = {"format_type": "Avro"}, ("id", "at")
+    lake.sync(catalog(sync=1, key=key), messages(map(record, range(8))))
+    if shown:
+        lake.sync(catalog(sync=2, generation=2, key=key), messages(map(record, range(8, 16))))
+    with pytest.raises(TransientError):
+        lake.sync(catalog(mode, sync=3, generation=2, minimum=2, key=key), messages(map(record, range(16, 24)), complete=False))
+    lake.sync(catalog(mode, sync=3, generation=2, minimum=2, key=key, schema=TEXTS), messages(map(record, range(24, 32))))
+    ids = range(8 if shown else 16, 32)
+    check(lake, map(str, ids))
+    assert sum(file.rows for file in chain(lake).live_files().of(FileKind.RAW)) == len(ids)
+    lake.sync(catalog(mode, sync=4, generation=2, key=key, schema=TEXTS), messages(map(record, range(32, 36))))
+    check(lake, map(str, [*ids, *range(32, 36)]))
 
 
 @pytest.mark.parametrize(("first", "then"), quick_first([((HOURLY,), (DAILY,)), ((), (DAILY,)), ((DAILY,), ({**DAILY, "name": "days"},))]))

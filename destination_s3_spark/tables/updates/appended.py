@@ -6,6 +6,7 @@ A file that already has the table's columns and format is copied inside the stor
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from msgspec.structs import replace
 
@@ -17,7 +18,7 @@ from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.staged.staged_file import key_in
 from destination_s3_spark.tables.stored.conversion import UnfitValues
 from destination_s3_spark.tables.stored.rewrite import WAITING_BYTES, RewriteTask, Stored, rewrite_file
-from destination_s3_spark.tables.updates.inputs import pairs_of, raw_replays, replaced_by_pending, stored
+from destination_s3_spark.tables.updates.inputs import only_in_raw, pairs_of, raw_replays, replaced_by_pending, stored, total_rows
 from destination_s3_spark.tables.updates.resources import Resources
 from destination_s3_spark.tables.updates.steps import Steps, Update, Work
 
@@ -33,19 +34,41 @@ def publish_deltas(table: OpenTable, resources: Resources) -> Update:
     live = table.writer.live_files()
     replaces = live.pending is not None
     kept = table.kept
-    deltas = [*kept.deltas, *(file for file in live.of(FileKind.DELTA) if live.is_pending(file) == replaces)]
-    lasting = [file for file in kept.final if not table.is_outdated(file)]
-    sources = [*(file for file in kept.files if file.kind is not FileKind.DELTA and file not in lasting), *deltas]
-    is_divided = table.partitioning is not None
-    alike = (file for file in deltas if not table.is_outdated(file) and (file.partition is not None) == is_divided)
-    copies = [file for file in alike if file.sorted_by is None]  # a run for a merge has other columns than a final file
-    written = yield from _rewritten(table, live, [file for file in sources if file not in copies], resources, UnfitValues.NULL)
-    files = sorted([*_copied(table, copies), *written], key=lambda file: file.offset or 0)
+    deltas = [file for file in live.of(FileKind.DELTA) if live.is_pending(file) == replaces]
+    old = _Parts.of(table, live, kept.files, kept.raw)
+    new = _Parts.of(table, live, deltas, [file for file in live.of(FileKind.RAW) if live.is_pending(file)])
+    written = yield from _rewritten(table, live, [*old.rewritten, *new.rewritten], resources, UnfitValues.NULL)
+    files = sorted([*_copied(table, [*old.copied, *new.copied]), *written], key=lambda file: file.offset or 0)
     table.record_schema()
     if replaces:
-        return table.writer.replace(files, replaced_by_pending(live, kept, lasting), rows_kept=kept.rows)
+        return table.writer.replace(files, replaced_by_pending(live, kept, old.lasting), rows_kept=kept.rows)
     offset = max(((file.offset or 0) + file.rows - 1 for file in deltas), default=None)
     return table.writer.merge(files, [*deltas, *live.dropped], offset)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What becomes of the files of some rows: those that stay as they are, those to copy and those to rewrite."""
+
+    lasting: Sequence[FileEntry]
+    copied: Sequence[FileEntry]
+    rewritten: Sequence[FileEntry]
+
+    @classmethod
+    def of(cls, table: OpenTable, live: LiveFiles, files: Sequence[FileEntry], raw: Sequence[FileEntry]) -> _Parts:
+        """Divide the files. If some can only be rewritten from raw rows, the raw files with the same rows take the place of all of them.
+
+        Raw files are not divided by partition, so they cannot stand for single files.
+        """
+        is_divided = table.partitioning is not None
+        todays = [file for file in files if not table.is_outdated(file)]
+        lasting = [file for file in todays if file.kind is FileKind.FINAL]
+        alike = (file for file in todays if file.kind is FileKind.DELTA and (file.partition is not None) == is_divided)
+        copied = [file for file in alike if file.sorted_by is None]  # a run for a merge has other columns than a final file
+        rewritten = [file for file in files if file not in lasting and file not in copied]
+        if only_in_raw(table, live, rewritten) and total_rows(raw) == total_rows(files):
+            return cls((), (), raw)
+        return cls(lasting, copied, rewritten)
 
 
 def retype_final_files(table: OpenTable, resources: Resources) -> Update:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
@@ -57,11 +57,25 @@ def raw_twins(live: LiveFiles, files: Sequence[FileEntry]) -> dict[str, FileEntr
     return {file.key: raw.get((file.offset, file.rows)) if file.key in placed else None for file in files}
 
 
+def only_in_raw(table: OpenTable, live: LiveFiles, files: Sequence[FileEntry]) -> bool:
+    """Tell whether some of the files may only be rewritten from the raw table, and no raw file has just their rows."""
+    twins = raw_twins(live, files)
+    return any(twins[file.key] is None and not _can_be_cast(table, file) for file in files)
+
+
+def total_rows(files: Iterable[FileEntry]) -> int:
+    return sum(file.rows for file in files)
+
+
+def _can_be_cast(table: OpenTable, file: FileEntry) -> bool:
+    return not table.layout.of_text and format_of(file.key) is PARQUET
+
+
 def raw_covers(table: OpenTable, live: LiveFiles) -> bool:
     """Tell whether the raw table has every row that landed in the table since it was last replaced."""
     state = table.writer.state
     raw = [file for file in live.of(FileKind.RAW) if not live.is_pending(file)]
-    return state is not None and not live.adopted and sum(file.rows for file in raw) == state.contents.came_in
+    return state is not None and not live.adopted and total_rows(raw) == state.contents.came_in
 
 
 def raw_replays(table: OpenTable, live: LiveFiles) -> bool:
@@ -82,13 +96,13 @@ def raw_replays(table: OpenTable, live: LiveFiles) -> bool:
 def stored(table: OpenTable, live: LiveFiles, files: Sequence[FileEntry], unfit: UnfitValues, s3: S3Settings) -> list[Stored]:
     """Choose how each file is read as rows of the current columns: from its raw rows if they were kept, else by cast.
 
-    Raises ConfigError for a file that needs raw rows which were not kept.
+    Raises ConfigError for a file that needs raw rows, if no raw file has just its rows.
     """
     twins = raw_twins(live, files)
     own = list(table.writer.map_files(lambda file: twins[file.key] is None and _has_raw_rows(file, s3), files))
     raw = {file.key: twins[file.key] or file for file, has_raw_rows in zip(files, own, strict=True) if has_raw_rows or twins[file.key]}
     cast = [file for file in files if file.key not in raw]
-    unreadable = next((file for file in cast if table.layout.of_text or format_of(file.key) is not PARQUET), None)
+    unreadable = next((file for file in cast if not _can_be_cast(table, file)), None)
     if unreadable is not None:
         raise table.refuse(
             f"its file '{unreadable.key}' has to be rewritten with other columns. Files of this format can only be rewritten from the raw "
@@ -142,11 +156,12 @@ def fits(table: OpenTable, form: TableFormat, file: FileEntry) -> bool:
 def merge_inputs(table: OpenTable, live: LiveFiles, form: TableFormat, s3: S3Settings) -> MergeInputs:
     """Divide the files to merge into those in the table's current order, format and types, and those to sort first."""
     pending = live.pending is not None
-    deltas = [*table.kept.deltas, *(file for file in live.of(FileKind.DELTA) if live.is_pending(file) == pending)]
+    rows_kept = _kept_to_sort(table, live)
+    deltas = [*rows_kept.deltas, *(file for file in live.of(FileKind.DELTA) if live.is_pending(file) == pending)]
     pairs = [] if pending else list(pairs_of(live))
     kept = [pair for pair in pairs if fits(table, form, pair[0]) and _has_format(form, *pair)]
     others = [pair for pair in pairs if pair not in kept]
-    landed = [file for file in table.kept.files if file.kind is not FileKind.DELTA]
+    landed = [file for file in rows_kept.files if file.kind is not FileKind.DELTA]
     to_sort = [*(rows for rows, _ in others), *landed, *(file for file in deltas if not fits(table, form, file))]
     if not pending and any(map(table.is_outdated, to_sort)) and raw_replays(table, live):
         return raw_inputs(table, live, form, s3)  # retyping makes a value null that does not fit; a cast would end the sync
@@ -165,6 +180,13 @@ def merge_inputs(table: OpenTable, live: LiveFiles, form: TableFormat, s3: S3Set
         consumed=(*deltas, *{file.key: file for pair in others for file in pair}.values(), *old_tombstones),
     )
     return _with_keys(table, inputs)
+
+
+def _kept_to_sort(table: OpenTable, live: LiveFiles) -> Kept:
+    """Return the kept rows, with their raw files if some of those that landed can only be rewritten from raw rows."""
+    kept = table.kept
+    landed = [file for file in kept.files if file.kind is not FileKind.DELTA]
+    return replace(kept, files=kept.raw) if only_in_raw(table, live, landed) and total_rows(kept.raw) == kept.rows else kept
 
 
 def _with_keys(table: OpenTable, inputs: MergeInputs) -> MergeInputs:
