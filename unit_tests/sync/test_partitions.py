@@ -165,6 +165,22 @@ def test_a_refresh_of_avro_files_goes_on_after_a_change_of_types(shown: bool, mo
     check(lake, map(str, [*ids, *range(32, 36)]))
 
 
+@pytest.mark.parametrize(("raw", "words"), [(False, "which has no rows"), (True, "which has no file with just its rows")])
+def test_a_refresh_of_avro_files_without_all_raw_rows_is_refused_after_a_change_of_types(raw: bool, words: str, lake: InlineLake) -> None:
+    lake.format = {"format_type": "Avro"}
+    lake.options = partitioned(DAILY, raw_tables=False)
+    lake.sync(catalog(sync=1), messages(map(record, range(8))))
+    with pytest.raises(TransientError):
+        lake.sync(catalog(sync=2, generation=2, minimum=2), messages(map(record, range(8, 16)), complete=False))
+    before = finals(lake)
+    lake.options = partitioned(DAILY, raw_tables=raw)
+    with pytest.raises(ConfigError, match=f"can only be rewritten from the raw table, {words}"):
+        lake.sync(catalog(sync=2, generation=2, minimum=2, schema=TEXTS), messages(map(record, range(16, 24))))
+    assert finals(lake) == before
+    lake.sync(catalog(sync=3, generation=3, minimum=3, schema=TEXTS), messages(map(record, range(24, 32))))
+    check(lake, map(str, range(24, 32)))
+
+
 @pytest.mark.parametrize(("first", "then"), quick_first([((HOURLY,), (DAILY,)), ((), (DAILY,)), ((DAILY,), ({**DAILY, "name": "days"},))]))
 def test_another_partitioning_takes_a_refresh(
     first: tuple[dict[str, Any], ...], then: tuple[dict[str, Any], ...], lake: InlineLake, caplog: pytest.LogCaptureFixture

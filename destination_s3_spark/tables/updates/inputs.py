@@ -104,9 +104,10 @@ def stored(table: OpenTable, live: LiveFiles, files: Sequence[FileEntry], unfit:
     cast = [file for file in files if file.key not in raw]
     unreadable = next((file for file in cast if not _can_be_cast(table, file)), None)
     if unreadable is not None:
+        lacks = "no file with just its rows" if live.of(FileKind.RAW) else "no rows"
         raise table.refuse(
             f"its file '{unreadable.key}' has to be rewritten with other columns. Files of this format can only be rewritten from the raw "
-            "table, and the file's raw rows were not kept. Run a refresh that removes the records."
+            f"table, which has {lacks}. Run a refresh that removes the records."
         )
     schemas = table.schemas({file.schema_id for file in files if file.schema_id is not None})
 
