@@ -21,6 +21,7 @@ from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.publishers.publication import HISTORY_SUFFIX
 from destination_s3_spark.tables.runs.keys import KeySpec
 from destination_s3_spark.tables.stream_table import StreamTable
+from destination_s3_spark.tables.updates.inputs import pairs_of
 
 SEARCHED = frozenset({FileKind.FINAL, FileKind.RAW, FileKind.DELTA, FileKind.TOMBSTONE, FileKind.STATE, *HISTORY_KINDS})
 """Kinds of files in which rows are looked for. A table that has others is refused."""
@@ -80,8 +81,7 @@ def _require_merged(table: OpenTable, spec: KeySpec, live: LiveFiles) -> None:
     """Raise ConfigError if the next merge of a deduplicated table has to rewrite files first."""
     if live.adopted:
         raise table.refuse(f"it has files of destination-s3, and is deduplicated since. {REFRESH}")
-    states, form = {file.copy_of: file for file in live.of(FileKind.STATE)}, format_of(table.layout.final.extension)
-    pairs = [(states.get(final.key, final), final) for final in live.of(FileKind.FINAL)]
+    form, pairs = format_of(table.layout.final.extension), list(pairs_of(live))
     if any(format_of(final.key) is not form or (rows is final) != (form is PARQUET) for rows, final in pairs):
         raise table.refuse(f"it has files of another format than today's, which its next merge rewrites: run `merge`. {REFRESH}")
     sorted_files = [*(rows for rows, _ in pairs), *live.of(FileKind.DELTA)]
