@@ -15,7 +15,10 @@ import pytest
 
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
+from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.tables.factory import TableFactory
+from destination_s3_spark.tables.verification import verify
 from unit_tests.sync.inline_lake import InlineLake, line, state, status
 from unit_tests.sync.partitioned_lake import partitioned, rebuilt
 
@@ -232,3 +235,17 @@ def test_a_deleted_row_stays_in_its_partition_and_a_key_that_does_not_fit_is_fou
     assert sorted((row["_ab_cdc_lsn"], row["amount"]) for row in rows(parquet) if "id" not in row) == [(1, 1), (2, 1)]
     changes = {row["_ab_cdc_lsn"]: row["_airbyte_meta"]["changes"] for row in rows(parquet) if "id" not in row}
     assert [[change["field"] for change in found] for found in changes.values()] == [["id"], ["id"]]
+
+
+def test_a_soft_merge_sorts_hard_deletions_that_waited_among_its_tombstones(parquet: InlineLake) -> None:
+    hard, rows_ = {"cdc_deletion_mode": "hard"}, [{"id": id_, "name": "a", "_ab_cdc_lsn": 2} for id_ in range(6)]
+    parquet.options = {"tables": hard}
+    sync(parquet, 1, {"id": 1, "name": "a", "_ab_cdc_lsn": 1}, {"id": 7, "name": "a", "_ab_cdc_lsn": 1})
+    parquet.options = {"tables": {**hard, "merge": [{"stream": "users", "when_runs_mb": 1_000}]}}
+    sync(parquet, 2, *rows_, {"id": 2, "_ab_cdc_lsn": 3, **GONE})
+    parquet.options = {"tables": SOFT}
+    sync(parquet, 3, {"id": 0, "_ab_cdc_lsn": 4, **GONE}, {"id": 7, "name": "b", "_ab_cdc_lsn": 4})
+    assert [row["id"] for row in data(parquet)] == [0, 1, 3, 4, 5, 7]
+    factory = TableFactory(parquet.config(), S3Store(parquet.settings), datetime.now(UTC))
+    (found,) = factory.find().tables
+    assert verify(factory.store, found).problems == ()

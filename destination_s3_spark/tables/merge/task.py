@@ -35,7 +35,7 @@ from destination_s3_spark.tables.runs.merged_rows import (
 from destination_s3_spark.tables.runs.refreshed import Refresh, RefreshComparison
 from destination_s3_spark.tables.runs.sorted_file import MergeForm, tombstone_schema
 from destination_s3_spark.tables.runs.table_format import MERGED_PIECE_BYTES, FileKeys, TableFormat
-from destination_s3_spark.tables.runs.winners import BURIED_OFFSET, EXTRACTED_AT, ranking
+from destination_s3_spark.tables.runs.winners import BURIED_OFFSET, EXTRACTED_AT, ranking, sorted_by_key
 from destination_s3_spark.tables.staged.staged_file import StagedFile, batches_of
 from destination_s3_spark.tables.updates.resources import TaskResources
 
@@ -65,7 +65,8 @@ class MergeOutput(ExitStack):
         deleted = winners[DELETED]
         live = winners
         if pc.any(deleted).as_py():
-            self._bury(winners.filter(pc.and_(deleted, pc.less(winners[OFFSET], BURIED_OFFSET))))
+            # Hard deletions that waited come among the winners, and what soft ones have to remember behind all of them.
+            self._bury(sorted_by_key(winners.filter(pc.and_(deleted, pc.less(winners[OFFSET], BURIED_OFFSET)))))
             live = winners.filter(pc.invert(deleted))
         for batch in batches_of(live, min(MERGED_PIECE_BYTES, int(self._task.file_bytes) // 4 + 1)):
             partitioning = self._table.spec.partitioning
