@@ -223,9 +223,10 @@ def optimize(config_path: str, name: str | None, namespace: str | None) -> int:
     """
     factory = table_factory(read_config(config_path))
     every = factory.find()
-    found, failed = chosen(factory, every, name, namespace, lambda _: True)
+    # A table whose first sync died at once has no schema, and nothing to join.
+    tables, failed = chosen(factory, every, name, namespace, lambda found: factory.read_chain(found).head.schema is not None)
     with workshop(factory, every) as tools:
-        for table in found:
+        for table in tables:
             _optimize(tools, tools.table(table))
     return 1 if failed else 0
 

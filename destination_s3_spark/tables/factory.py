@@ -107,9 +107,12 @@ class TableFactory:
     def of_found(
         self, found: FoundTable, publishers: Sequence[Publisher], disposition: WriteDisposition = WriteDisposition.MAINTAIN
     ) -> StreamTable:
-        """Make a table from the catalog that its chain recorded last. The session adds no rows."""
+        """Make a table from the catalog that its chain recorded last. The session adds no rows. Raises ConfigError if there is none yet."""
         chain = self.read_chain(found)
-        return self.of_chain(chain, chain.head.schema or {}, publishers, disposition)
+        stream, schema = found.stream, chain.head.schema
+        if schema is None:
+            raise ConfigError(f"The table of stream {stream} has no schema yet: no record of it was ever committed.", stream=stream)
+        return self.of_chain(chain, schema, publishers, disposition)
 
     def of_chain(
         self,

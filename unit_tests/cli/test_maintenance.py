@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +15,7 @@ import pytest
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.cli import maintenance
 from destination_s3_spark.cli.maintenance import Workshop
-from destination_s3_spark.errors import DataError, Fenced
+from destination_s3_spark.errors import ConfigError, DataError, Fenced
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.factory import TableFactory
@@ -23,7 +23,7 @@ from destination_s3_spark.tables.found import FoundTable
 from destination_s3_spark.tables.updates.resources import Resources, TaskResources
 from unit_tests.chain.fake_store import FakeStore
 from unit_tests.chain.one_table import writer
-from unit_tests.sync.inline_lake import InlineEngine, InlineLake
+from unit_tests.sync.inline_lake import InlineEngine, InlineLake, catalog
 from unit_tests.sync.test_verification import sync, verified
 
 
@@ -110,3 +110,17 @@ def test_a_refresh_takes_a_table_over_from_rebuild(lake: InlineLake, key: str | 
         maintenance._rebuild(tools, tools.table(found))
     assert lake.ids() == [*range(20, 25)]
     assert verified(lake).problems == ()
+
+
+def test_a_table_whose_first_sync_died_at_once_has_no_schema_and_is_not_damaged(
+    lake: InlineLake, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    factory = TableFactory(lake.config(), S3Store(lake.settings), datetime.now(UTC))
+    factory.of_catalog(catalog("users"))[0].writer.open()
+    with workshop(lake) as (tools, found), pytest.raises(ConfigError, match="has no schema yet"):
+        tools.table(found)
+    monkeypatch.setattr(maintenance, "read_config", lambda _: None)
+    monkeypatch.setattr(maintenance, "table_factory", lambda _: factory)
+    monkeypatch.setattr(maintenance, "workshop", lambda *_: nullcontext())
+    assert maintenance.optimize("", None, None) == 0
+    assert capsys.readouterr().out == ""
