@@ -13,13 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from destination_s3_spark.errors import ConfigError
+from destination_s3_spark.errors import ConfigError, TransientError
 from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.factory import TableFactory
 from destination_s3_spark.tables.verification import verify
 from unit_tests.sync.inline_lake import InlineLake, line, state, status
+from unit_tests.sync.logged_lake import manifests, records_of
 from unit_tests.sync.partitioned_lake import partitioned, rebuilt
 
 FORMATS: dict[str, dict[str, Any]] = {
@@ -249,3 +250,28 @@ def test_a_soft_merge_sorts_hard_deletions_that_waited_among_its_tombstones(parq
     factory = TableFactory(parquet.config(), S3Store(parquet.settings), datetime.now(UTC))
     (found,) = factory.find().tables
     assert verify(factory.store, found).problems == ()
+
+
+def test_soft_deletions_that_waited_are_hard_if_the_merge_is(lake: InlineLake) -> None:
+    log = {"change_log": {"enabled": True, "format": "jsonl"}}
+    lake.options = {"tables": SOFT, **log}
+    sync(lake, 1, {"id": 1, "name": "a", "_ab_cdc_lsn": 1}, {"id": 2, "name": "b", "_ab_cdc_lsn": 1}, {"id": 3, "_ab_cdc_lsn": 1, **GONE})
+    lake.options = {"tables": {**SOFT, "merge": [{"stream": "users", "when_runs_mb": 1_000}]}, **log}
+    sync(lake, 2, {"id": 1, "_ab_cdc_lsn": 3, **GONE}, {"id": 2, "_ab_cdc_lsn": 3, **GONE})
+    lake.options = {"tables": {"cdc_deletion_mode": "hard"}, **log}
+    sync(lake, 3, {"id": 1, "name": "late", "_ab_cdc_lsn": 2}, {"id": 2, "name": "again", "_ab_cdc_lsn": 4})
+    assert [(row["id"], row.get("name")) for row in data(lake)] == [(2, "again"), (3, None)]
+    found = sorted((record["op"], record["key"]["id"]) for record in records_of(lake, manifests(lake)[-1]))
+    assert found == [("D", 1), ("D", 2), ("I", 2), ("U", 1)]
+
+
+def test_soft_deletions_of_a_refresh_are_hard_if_it_ends_so(parquet: InlineLake) -> None:
+    refresh = users(generation=2, minimum=2)
+    sync(parquet, 1, {"id": 1, "name": "a", "_ab_cdc_lsn": 1})
+    sent = ({"id": 2, "name": "b", "_ab_cdc_lsn": 2}, {"id": 3, "name": "c", "_ab_cdc_lsn": 2}, {"id": 3, "_ab_cdc_lsn": 3, **GONE})
+    records = [line({"type": "RECORD", "record": {"stream": "users", "emitted_at": 2_000, "data": one}}) for one in sent]
+    with pytest.raises(TransientError):
+        parquet.sync(refresh, [*records, state(2)])
+    parquet.options = {"tables": {"cdc_deletion_mode": "hard"}}
+    sync(parquet, 2, catalog=refresh)
+    assert [row["id"] for row in data(parquet)] == [2]

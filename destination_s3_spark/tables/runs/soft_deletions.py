@@ -164,6 +164,16 @@ class SoftDeletions:
         value = pa.scalar(text) if pa.types.is_string(kind) else moment.cast(kind)[0]
         return with_column(rows, self.deleted_at.name, pa.repeat(value, len(rows)))
 
+    @property
+    def needs(self) -> frozenset[str]:
+        """The columns that tell whether a row is softly deleted."""
+        return frozenset([self.deleted_at.name] if self.plan is None else RAW_SCHEMA.names)
+
+    def as_hard(self, rows: pa.Table) -> pa.Table:
+        """Return the rows of a run with their soft deletions as hard ones."""
+        deleted = np.asarray(contiguous(rows[DELETED])) | self.deletes(rows, np.arange(len(rows)))
+        return with_column(rows, DELETED, pa.array(deleted))
+
     def deletes(self, rows: pa.Table, at: Indices) -> Flags:
         """Flag the rows at these indices that delete their key softly."""
         if self.plan is None:

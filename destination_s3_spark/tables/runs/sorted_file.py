@@ -33,6 +33,7 @@ from destination_s3_spark.tables.runs.keys import (
     META,
     OFFSET,
     RAW_ID,
+    CdcDeletion,
     KeySpec,
     cursor_column,
     deleted_column,
@@ -60,6 +61,8 @@ GROUP_BYTES = "airbyte.row_group_bytes"
 """Footer metadata: JSON list with the size of each row group in Arrow memory. Parquet itself records only the size of encoded values."""
 KEY_FINGERPRINT = "airbyte.key"
 CURSOR_FINGERPRINT = "airbyte.cursor"
+DELETIONS = "airbyte.deletions"
+"""Footer metadata of runs: `soft` if deletions are among their rows. Other runs flag them in the column DELETED."""
 
 RUN_PIECE_BYTES = 128 * 2**10
 """Size of the pieces in which a run is written, and so the precision of the size of its row groups."""
@@ -114,6 +117,8 @@ class SortedFileWriter(ParquetFile):
             KEY_FINGERPRINT: self._spec.fingerprint,
             CURSOR_FINGERPRINT: self._spec.cursor_fingerprint,
         }
+        if DELETED in self.schema.names and self._spec.deletion is CdcDeletion.SOFT:
+            own[DELETIONS] = CdcDeletion.SOFT.value
         keys = key_range(self._first_keys[0], self._last, self._spec.fingerprint) if self._first_keys else None
         return replace(super().close({**own, **(metadata or {})}), keys=keys)
 
@@ -188,7 +193,7 @@ class MergeForm:
     soft: SoftDeletions | None = None
     """The table's soft deletions, or None if deletions are hard."""
     marks: SoftDeletions | None = None
-    """The soft deletions that rows of the table may have from before, also if deletions are hard now."""
+    """The soft deletions that rows may have from before, also if deletions are hard now. None if the columns do not tell."""
     only_keys: bool = False
     """Whether RAW_ID and META serve only for keys that do not fit, so that they are not read from files without such keys."""
 
@@ -200,7 +205,8 @@ class MergeForm:
 
     def narrowed(self, names: Collection[str]) -> MergeForm:
         """Return the form with no other columns of the payload than these."""
-        return replace(self, payload=pa.schema([field for field in self.payload if field.name in names]))
+        marks = self.marks if self.marks is not None and self.marks.needs <= {*names} else None
+        return replace(self, payload=pa.schema([field for field in self.payload if field.name in names]), marks=marks)
 
 
 class SortedFile:
@@ -220,6 +226,8 @@ class SortedFile:
         spec = form.spec.of_deletions if kind is FileKind.TOMBSTONE else form.spec
         if metadata[KEY_FINGERPRINT] != spec.fingerprint:
             raise Bug("A file is not sorted by the table's primary key of today; nothing was merged.")
+        landed_soft = kind is FileKind.DELTA and DELETIONS.encode() in (self._footer.metadata or {})
+        self._hardened = form.marks if landed_soft and form.soft is None else None
         self._same_cursor = metadata[CURSOR_FINGERPRINT] == form.spec.cursor_fingerprint
         last = bytes.fromhex(metadata[LAST_KEY])
         self._may_be_unfit = bool(self.row_groups) and may_be_unfit(self.row_groups[0].first_key, last, spec)
@@ -307,7 +315,8 @@ class SortedFile:
             deleted = self._kind is FileKind.TOMBSTONE
             offset = _OFFSETS.get(self._kind, STORED_OFFSET)
             columns += [pa.repeat(deleted, len(stored)), pa.repeat(pa.scalar(offset, pa.int64()), len(stored))]
-        return pa.table(columns, schema=self._form.schema)
+        rows = pa.table(columns, schema=self._form.schema)
+        return rows if self._hardened is None else self._hardened.as_hard(rows)
 
     def _cursor(self, stored: pa.Table, payload: pa.Table, cursor: Field) -> Any:
         if self._kind is not FileKind.TOMBSTONE and cursor.name in payload.column_names:
