@@ -210,7 +210,7 @@ def test_a_sync_warns_of_values_that_decide_and_do_not_fit(lake: InlineLake, cap
     caplog.set_level(logging.WARNING, "airbyte")
     catalog = users(cursor="seen")
     sync(lake, [*huge("a", HUGE[:2], seen=1), {"id": 3, "seen": "x"}, {"id": 4, "seen": 1, "day": "soon"}], catalog=catalog)
-    apart = "null in their rows, which are told apart by the key as the source sent it"
+    apart = "null or changed in their rows, which are told apart by the key as the source sent it"
     older = "their records count as older than any with a cursor"
     assert [record.getMessage() for record in caplog.records if "do not fit" in record.getMessage()] == [
         f'stream users: the primary key field "id" has values that do not fit its type "integer" (2 of them): {apart}',

@@ -67,7 +67,8 @@ def valid_from(stream: Stream, schema: TableSchema) -> str | None:
 
 def unfit_warnings(spec: KeySpec, unfit: Mapping[str, int]) -> Iterator[str]:
     """Yield a warning for each key, cursor or deletion field with values that do not fit its type. `unfit` counts them by JSON key."""
-    roles = [(field, "primary key", "null in their rows, which are told apart by the key as the source sent it") for field in spec.key]
+    told_apart = "null or changed in their rows, which are told apart by the key as the source sent it"
+    roles = [(field, "primary key", told_apart) for field in spec.key]
     if spec.cursor is not None:
         roles.append((spec.cursor, "cursor", "their records count as older than any with a cursor"))
     if spec.deleted_at is not None:
