@@ -163,6 +163,11 @@ def type_to_text(airbyte_type: AirbyteType) -> str:
     return json.dumps(type_to_json(airbyte_type), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
+def readable(airbyte_type: AirbyteType) -> str:
+    """Return a type as people read it."""
+    return type_label(type_to_json(airbyte_type))
+
+
 def type_label(recorded: str | dict[str, Any]) -> str:
     """Return a type, given as a JSON value, as people read it: `object<a: integer>`, `array<string>`, `union<integer, string>`."""
     if isinstance(recorded, str):

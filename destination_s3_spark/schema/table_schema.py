@@ -26,6 +26,7 @@ from destination_s3_spark.schema.airbyte_type import (
     SchemalessObject,
     Union,
     option_name,
+    readable,
     type_to_text,
 )
 from destination_s3_spark.schema.arrow import META_FIELDS, UNION_TAG, arrow_field, arrow_type
@@ -234,7 +235,7 @@ def _new_columns(
 def _refuse(conflicts: Sequence[TypeConflictError], stream: StreamId) -> None:
     if not conflicts:
         return
-    what = "; ".join(f'"{".".join(c.path)}" was {type_to_text(c.old)} and is now {type_to_text(c.new)}' for c in conflicts)
+    what = "; ".join(f'"{".".join(c.path)}" was {readable(c.old)} and is now {readable(c.new)}' for c in conflicts)
     raise ConfigError(
         f'Stream "{stream}": the source declares another type for columns its table already has: {what}. Undo the change in the source, '
         "set tables.schema_change to recover (values of the new type get a separate column) or to rewrite (all rows are typed again), "

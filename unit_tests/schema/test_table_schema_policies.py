@@ -251,24 +251,24 @@ def test_other_columns_beside_a_fixed_one_are_recovered() -> None:
     ],
 )
 def test_a_fixed_column_of_another_type_fails_where_the_policy_is_to_fail(versions: tuple[StreamFields, ...]) -> None:
-    with pytest.raises(ConfigError, match=r'"c" was .* and is now "integer"'):
+    with pytest.raises(ConfigError, match=r'"c" was .* and is now integer'):
         history(fixed("c", SchemaChange.FAIL), *versions)
 
 
 def test_a_fixed_column_whose_values_are_in_two_columns_fails_where_the_policy_is_to_fail() -> None:
     recovered = history(RECOVER, STRING, INTEGER).schema
-    with pytest.raises(ConfigError, match='"c" was "string" and is now "integer"'):
+    with pytest.raises(ConfigError, match='"c" was string and is now integer'):
         evolve(recovered, INTEGER, STREAM, fixed("c", SchemaChange.FAIL))
 
 
 def test_failing_goes_by_the_column_the_values_went_to_last() -> None:
     recovered = history(RECOVER, STRING, INTEGER).schema
     assert evolve(recovered, INTEGER, STREAM, FAIL).schema is recovered
-    with pytest.raises(ConfigError, match='"c" was "integer" and is now "string"'):
+    with pytest.raises(ConfigError, match='"c" was integer and is now string'):
         evolve(recovered, STRING, STREAM, FAIL)
     removed = after(recovered, FAIL, declared(d="string")).schema
     assert present(after(removed, FAIL, STRING).schema) == ["c"]
-    with pytest.raises(ConfigError, match='"c" was "string" and is now "boolean"'):
+    with pytest.raises(ConfigError, match='"c" was string and is now boolean'):
         after(removed, FAIL, declared(c="boolean"))
 
 
@@ -352,7 +352,7 @@ def test_a_union_that_begins_to_contradict_itself_is_a_changed_type(conflicts: U
     assert present(recovered.schema) == names(recovered.schema)[1:]
     assert present(after(recovered.schema, RECOVER, before).schema) == ["o"]
     assert member_types(history(REWRITE, before, now).schema) == [member]
-    with pytest.raises(ConfigError, match=r'"o\.id" was "integer"'):
+    with pytest.raises(ConfigError, match=r'"o\.id" was integer'):
         history(FAIL, before, now)
 
 

@@ -213,8 +213,8 @@ def test_a_sync_warns_of_values_that_decide_and_do_not_fit(lake: InlineLake, cap
     apart = "null or changed in their rows, which are told apart by the key as the source sent it"
     older = "their records count as older than any with a cursor"
     assert [record.getMessage() for record in caplog.records if "do not fit" in record.getMessage()] == [
-        f'stream users: the primary key field "id" has values that do not fit its type "integer" (2 of them): {apart}',
-        f'stream users: the cursor field "seen" has values that do not fit its type "integer" (1 of them): {older}',
+        f'stream users: the primary key field "id" has values that do not fit its type integer (2 of them): {apart}',
+        f'stream users: the cursor field "seen" has values that do not fit its type integer (1 of them): {older}',
     ]
 
 

@@ -11,7 +11,7 @@ from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.formats.file_format import FileColumns, FileOptions
 from destination_s3_spark.formats.text_file import beside_meta
 from destination_s3_spark.protocol.catalog import DestinationSyncMode, Stream
-from destination_s3_spark.schema.airbyte_type import Decimal, Field, Scalar, type_label, type_to_json, type_to_text
+from destination_s3_spark.schema.airbyte_type import Decimal, Field, Scalar, readable
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, arrow_field
 from destination_s3_spark.schema.partitioning import Partitioning
 from destination_s3_spark.schema.placement import SchemaChange, SchemaPolicy
@@ -75,7 +75,7 @@ def unfit_warnings(spec: KeySpec, unfit: Mapping[str, int]) -> Iterator[str]:
         roles.append((spec.deleted_at, "deletion", "their records are no deletions"))
     for field, role, meaning in roles:
         if field.source in unfit:
-            count, kind = unfit[field.source], type_to_text(field.type)
+            count, kind = unfit[field.source], readable(field.type)
             yield f'the {role} field "{field.source}" has values that do not fit its type {kind} ({count:,} of them): {meaning}'
 
 
@@ -90,7 +90,7 @@ def _scalar(stream: Stream, schema: TableSchema, what: str, source: str) -> Fiel
         )
     if not isinstance(column.type, Scalar | Decimal):
         raise ConfigError(
-            f"{where} is of type {type_label(type_to_json(column.type))}; only fields with a single value can tell rows apart. Choose "
+            f"{where} is of type {readable(column.type)}; only fields with a single value can tell rows apart. Choose "
             "other fields, or an append mode for this stream.",
             stream=stream.id,
         )

@@ -44,7 +44,7 @@ from destination_s3_spark.schema.airbyte_type import (
     SchemalessArray,
     SchemalessObject,
     Union,
-    type_label,
+    readable,
     type_to_json,
 )
 from destination_s3_spark.schema.arrow import META_FIELDS, arrow_type, contiguous
@@ -166,7 +166,7 @@ def _body(kind: AirbyteType) -> _Body | None:
         ):
             return _Body(8, partial(_integers, as_type=pa.int64()), lambda number: _moment(_signed(number, 8), pa.int64(), kind))
         case Object() | Array() | Union():
-            raise Bug(f"A column of type {type_label(type_to_json(kind))} cannot be part of a primary key.")
+            raise Bug(f"A column of type {readable(kind)} cannot be part of a primary key.")
         case _:
             assert_never(kind)
 

@@ -22,7 +22,7 @@ from destination_s3_spark.decoding.record_line import UnreadableRecord
 from destination_s3_spark.decoding.reference import converter_of, typed_array
 from destination_s3_spark.decoding.value_text import Texts, value_texts
 from destination_s3_spark.errors import ConfigError, DataError
-from destination_s3_spark.schema.airbyte_type import AirbyteType, Decimal, Scalar, type_to_text
+from destination_s3_spark.schema.airbyte_type import AirbyteType, Decimal, Scalar, readable
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, arrow_type
 from destination_s3_spark.schema.placement import TableField
 from destination_s3_spark.schema.table_schema import TableSchema
@@ -59,15 +59,15 @@ class DoesNotFit(Exception):
     """A failed cast: values stored in the column of this JSON key do not fit its new type. The error never contains a value."""
 
     def __init__(self, source: str, stored: AirbyteType, wanted: AirbyteType) -> None:
-        super().__init__(f'column "{source}": {type_to_text(stored)} to {type_to_text(wanted)}')
+        super().__init__(f'column "{source}": {readable(stored)} to {readable(wanted)}')
         self.source = source
         self.stored = stored
         self.wanted = wanted
 
     def config_error(self, stream: StreamId) -> ConfigError:
         return ConfigError(
-            f'Stream "{stream}": the source declares "{self.source}" as {type_to_text(self.wanted)}, and some of the values stored as '
-            f"{type_to_text(self.stored)} do not fit that type. Undo the change in the source, or run a refresh that removes the "
+            f'Stream "{stream}": the source declares "{self.source}" as {readable(self.wanted)}, and some of the values stored as '
+            f"{readable(self.stored)} do not fit that type. Undo the change in the source, or run a refresh that removes the "
             "stream's records.",
             stream=stream,
         )
