@@ -208,7 +208,7 @@ def test_a_union_takes_one_of_its_options_declared_alone() -> None:
         ({"c": "integer"}, {"c": "number"}, '"c" was integer and is now number'),
         ({"c": "string"}, {"c": "object"}, '"c" was string and is now schemaless_object'),
         ({"c": "object"}, {"c": nested(a="string")}, '"c" was schemaless_object and is now object<'),
-        ({"c": {"type": "array", "items": {"type": "string"}}}, {"c": {"type": "array"}}, 'and is now schemaless_array'),
+        ({"c": {"type": "array", "items": {"type": "string"}}}, {"c": {"type": "array"}}, "and is now schemaless_array"),
         ({"o": nested(a="string")}, {"o": nested(a="integer")}, '"o.a" was string and is now integer'),
         ({"c": "string"}, {"c": {"type": ["string", "integer"]}}, "is now union<"),
     ],

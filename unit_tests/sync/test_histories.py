@@ -379,7 +379,8 @@ def test_rows_that_were_deleted_softly_have_no_version_after_deletions_are_hard(
     of_1 = [(1, "a", 1, 2, "deleted"), (1, "b", 4, None)]
     versions = [(0, "a", 1, None), *of_1, (2, "a", 1, 2, "deleted"), (3, "a", 1, 4, "deleted")]
     assert brief(history(lake)) == versions
-    assert (lake.ids(), ids_of_live_rows(lake)) == ([0, 1, 2], [0, 1])
+    # A deletion is as hard as the merge that takes it.
+    assert (lake.ids(), ids_of_live_rows(lake)) == ([0, 1] if waits else [0, 1, 2], [0, 1])
     check(lake, history(lake))
     sync(lake, Change(2, 6, None), Change(3, 6, {"name": "c"}))
     assert brief(history(lake)) == [*versions, (3, "c", 6, None)]
