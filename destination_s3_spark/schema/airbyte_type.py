@@ -179,4 +179,6 @@ def type_label(recorded: str | dict[str, Any]) -> str:
             return f"array<{type_label(items)}>"
         case {"kind": "union", "options": options}:
             return "union<" + ", ".join(map(type_label, options)) + ">"
+        case {"kind": "decimal", "precision": precision, "scale": scale}:
+            return f"decimal({precision}, {scale})"
     return str(recorded.get("kind"))

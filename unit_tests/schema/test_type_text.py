@@ -17,6 +17,7 @@ from destination_s3_spark.schema.airbyte_type import (
     SchemalessArray,
     SchemalessObject,
     Union,
+    readable,
     type_from_json,
     type_to_text,
 )
@@ -40,6 +41,11 @@ def test_a_type_reads_back_from_its_json(airbyte_type: AirbyteType) -> None:
 @given(TYPES, TYPES)
 def test_types_are_equal_exactly_when_their_texts_are(left: AirbyteType, right: AirbyteType) -> None:
     assert (type_to_text(left) == type_to_text(right)) == (left == right)
+
+
+def test_people_read_what_tells_types_apart() -> None:
+    columns = Object((Field("a", "a", Decimal(38, 2)), Field("b", "b", Array(Union((Scalar.INTEGER, Scalar.STRING))))))
+    assert readable(columns) == "object<a: decimal(38, 2), b: array<union<integer, string>>>"
 
 
 @pytest.mark.parametrize(
