@@ -34,7 +34,7 @@ from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.schema.arrow import bare_flatbuffer
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.factory import TableFactory, table_factory
-from destination_s3_spark.tables.found import FoundTable, FoundTables, UnreadTable
+from destination_s3_spark.tables.found import FoundTable, FoundTables, UnreadTable, without_schema
 from destination_s3_spark.tables.publishers.publication import Publisher
 
 Publishers: TypeAlias = Mapping[StreamId, Sequence[Publisher]]
@@ -110,7 +110,7 @@ def export_schema(config_path: str, name: str, namespace: str | None, file: Path
     table = _require_one(choose(factory, factory.find(), name, namespace))
     found = read_head(factory, table).columns
     if found is None:
-        raise ConfigError(f"The table of stream {table.stream} has no schema yet: no record of it was ever committed.")
+        raise without_schema(table.stream)
     write_file(file, bare_flatbuffer(found) if form is SchemaForm.ODF else found.serialize().to_pybytes(), "schema")
     sys.stdout.write(f"{file}: Arrow schema of {table.stream}, {len(found)} columns, form {form.value}\n")
     return 0

@@ -29,6 +29,7 @@ MAX_KEY_BYTES = 1024
 
 _VARIABLE = re.compile(r"\$\{(\w*)\}|\{(\w+)(?::([^{}]*))?\}")
 _EXTENSION = re.compile(r"(?:\.(?:parquet|avro|csv|tsv|txt|jsonl?|gz))+$", re.IGNORECASE)
+"""Extensions of data files that users write, ours or not: more than those of `formats.registry`."""
 _WIDEST = {"format_extension": 16, "part_number": 12, "SYNC_ID": 20, "sync_id": 20, "UUID": 36, "timestamp": 17, "date": 40, "token": 41}
 _NAME_LIMITS = (MAX_KEY_BYTES, 150, 50)
 _DIGITS = {"YEAR": 4, "MONTH": 2, "DAY": 2, "HOUR": 2, "MINUTE": 2, "SECOND": 2, "MILLISECOND": 4}

@@ -29,7 +29,7 @@ from destination_s3_spark.tables.columns.row_plan import is_deduplicated
 from destination_s3_spark.tables.commit.generation import earlier_files
 from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
 from destination_s3_spark.tables.configured import RAW_PARQUET, column_rules, decimals, final_options, rules
-from destination_s3_spark.tables.found import FoundTable, FoundTables, KnownRoots, find_tables, located
+from destination_s3_spark.tables.found import FoundTable, FoundTables, KnownRoots, find_tables, located, without_schema
 from destination_s3_spark.tables.open_table import Layout
 from destination_s3_spark.tables.publishers.publication import Publisher
 from destination_s3_spark.tables.publishers.registry import publishers_of, require_publishable
@@ -109,10 +109,9 @@ class TableFactory:
     ) -> StreamTable:
         """Make a table from the catalog that its chain recorded last. The session adds no rows. Raises ConfigError if there is none yet."""
         chain = self.read_chain(found)
-        stream, schema = found.stream, chain.head.schema
-        if schema is None:
-            raise ConfigError(f"The table of stream {stream} has no schema yet: no record of it was ever committed.", stream=stream)
-        return self.of_chain(chain, schema, publishers, disposition)
+        if chain.head.schema is None:
+            raise without_schema(found.stream)
+        return self.of_chain(chain, chain.head.schema, publishers, disposition)
 
     def of_chain(
         self,

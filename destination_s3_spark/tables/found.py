@@ -32,6 +32,11 @@ class FoundTable:
         return self.table.stream
 
 
+def without_schema(stream: StreamId) -> ConfigError:
+    """Return the error for a table whose first sync ended before it recorded a schema."""
+    return ConfigError(f"The table of stream {stream} has no schema yet: no record of it was ever committed.", stream=stream)
+
+
 @dataclass(frozen=True, slots=True)
 class UnreadTable:
     """A table that could not be read, by its stream or its folder, and why."""

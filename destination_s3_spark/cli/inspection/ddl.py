@@ -20,6 +20,7 @@ from destination_s3_spark.schema.schema_event import from_event
 from destination_s3_spark.schema.table_schema import stored_fields
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.configured import final_options
+from destination_s3_spark.tables.found import without_schema
 from destination_s3_spark.tables.publishers.iceberg.publisher import NO_NAMESPACE, table_name
 from destination_s3_spark.tables.publishers.publication import HISTORY_SUFFIX
 from destination_s3_spark.tables.publishers.sql_types import HIVE, REDSHIFT, SPARK, TRINO, Dialect, catalog_name, sql_columns
@@ -117,7 +118,7 @@ def ddl(table: InspectedTable, config: Config, engine: SqlEngine) -> str:
     Raises ConfigError if the table has no schema yet, or if the engine has no statement for the table's files.
     """
     if table.columns is None:
-        raise ConfigError(f"The table of stream {table.stream} has no schema yet: no record of it was ever committed.")
+        raise without_schema(table.stream)
     if engine is not SqlEngine.DUCKDB and not isinstance(config.format, ParquetFormat):
         raise ConfigError(
             f"There is a statement for {engine.value} for Parquet tables only, and the configured format is "
