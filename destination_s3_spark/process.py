@@ -118,11 +118,11 @@ def check_options(options: Mapping[str, Any], *, forgets: bool = False) -> list[
     template = path_template(config, datetime.now(UTC), sync_id=0)
     with scratch_directory(config):
         pass
-    settings = s3_settings(config)
+    settings = s3_settings(config, CHECK_LIMITS)
     check(settings, template)
     if forgets:
         check_forget(settings, template)
-    check_publishers(config, S3Store(settings, CHECK_LIMITS), template)
+    check_publishers(config, S3Store(settings), template)
     check_cluster(config, template)
     for warning in warnings:
         logger.warning(warning)

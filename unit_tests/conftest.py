@@ -23,7 +23,7 @@ from destination_s3_spark.formats.parquet_statistics import footer_statistics
 from destination_s3_spark.schema.arrow import META_FIELDS, schema_to_text
 from destination_s3_spark.storage.client import s3_client
 from destination_s3_spark.storage.s3 import S3Store
-from destination_s3_spark.storage.settings import AccessKey, ClientLimits, S3Settings
+from destination_s3_spark.storage.settings import AccessKey, S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.commit.batch import TableCheckpoint
 from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
@@ -52,7 +52,7 @@ def make_bucket(moto_endpoint: str) -> Callable[[], S3Settings]:
 
     def make() -> S3Settings:
         made = S3Settings(f"test-{uuid4().hex}", REGION, moto_endpoint, AccessKey("test-key", "test-secret"))
-        s3_client(replace(made, bucket=""), ClientLimits()).create_bucket(Bucket=made.bucket)
+        s3_client(replace(made, bucket="")).create_bucket(Bucket=made.bucket)
         return made
 
     return make

@@ -143,7 +143,7 @@ def _paths(factory: TableFactory, table: StreamTable) -> str:
 def look_at_catalogs(config: Config, template: PathTemplate) -> Iterator[Finding]:
     """Yield a finding for each catalog that is configured, such as `publish.glue`. Each is tried without the others."""
     catalogs = [name for name in type(config.publish).model_fields if isinstance(getattr(config.publish, name), Settings)]
-    store = S3Store(s3_settings(config), CHECK_LIMITS)
+    store = S3Store(s3_settings(config, CHECK_LIMITS))
     for name in catalogs:
         others = dict.fromkeys((other for other in catalogs if other != name), None)
         alone = config.model_copy(update={"publish": config.publish.model_copy(update=others)})
@@ -155,7 +155,7 @@ def look_at_bucket(settings: S3Settings, template: PathTemplate) -> Iterator[Fin
     """Yield a finding for the endpoint, the clock, and each step of the connection check."""
     place = settings.endpoint or "AWS S3"
     try:
-        answer = ask(settings, CHECK_LIMITS)
+        answer = ask(settings)
     except SyncError as error:
         yield Finding("bucket", "endpoint", Verdict.BAD, error.message)
         return

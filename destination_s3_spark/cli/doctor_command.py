@@ -21,6 +21,7 @@ from destination_s3_spark.cli.diagnosis import (
 from destination_s3_spark.cli.terminal import Output, Terminal, write_json
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.storage.configured import path_template, s3_settings
+from destination_s3_spark.sync.check import CHECK_LIMITS
 from destination_s3_spark.tables.factory import table_factory
 from destination_s3_spark.wording import counted
 
@@ -62,7 +63,7 @@ def _findings(options: Mapping[str, Any], catalog: bytes | None) -> Iterator[Fin
     config = Config.parse(options)
     template = path_template(config, datetime.now(UTC), sync_id=0)
     bucket_is_good = True
-    for finding in look_at_bucket(s3_settings(config), template):
+    for finding in look_at_bucket(s3_settings(config, CHECK_LIMITS), template):
         bucket_is_good = bucket_is_good and finding.verdict is not Verdict.BAD
         yield finding
     if bucket_is_good:

@@ -23,7 +23,7 @@ from destination_s3_spark.storage.ca_bundle import ca_bundle
 from destination_s3_spark.storage.endpoint import S3_ENDPOINT, check_endpoint, checked_pools
 from destination_s3_spark.storage.failures import explain, require_s3_answers
 from destination_s3_spark.storage.patience import Patience
-from destination_s3_spark.storage.settings import Checksums, ClientLimits, Encryption, S3Settings
+from destination_s3_spark.storage.settings import Checksums, Encryption, S3Settings
 from destination_s3_spark.storage.signing import hash_beginnings_once
 
 if TYPE_CHECKING:
@@ -40,25 +40,25 @@ With urllib3's usual 16 KiB, the checksums that AWS gets at the end of a body co
 _BUILDING = Lock()
 
 
-def s3_client(settings: S3Settings, limits: ClientLimits) -> S3Client:
+def s3_client(settings: S3Settings) -> S3Client:
     """Return this process's client for these settings. It is thread-safe.
 
     Clients are cached, also across threads that start together: a Spark worker lands many slices, and building a client costs tens of
     milliseconds and ten megabytes. Raises ConfigError for a forbidden endpoint and for settings that cannot make a client.
     """
     with _BUILDING:
-        return _built(settings, limits)
+        return _built(settings)
 
 
 @functools.lru_cache(maxsize=8)
-def _built(settings: S3Settings, limits: ClientLimits) -> S3Client:
+def _built(settings: S3Settings) -> S3Client:
     if settings.endpoint:
         check_endpoint(settings.endpoint)
-    config = _config(settings, limits)
+    config = _config(settings)
     # A store behind an endpoint ignores the region, but signing requires one.
     region = settings.region or ("us-east-1" if settings.endpoint else None)
     try:
-        session = credentials.session(settings, limits)
+        session = credentials.session(settings)
         require_s3_answers(session._session)
         client = session.client("s3", region_name=region, endpoint_url=settings.endpoint or None, config=config)
     except (BotoCoreError, ClientError) as error:
@@ -69,7 +69,7 @@ def _built(settings: S3Settings, limits: ClientLimits) -> S3Client:
         accepted = model.input_shape.members if model.input_shape else {}
         params |= {name: value for name, value in shared.items() if name in accepted}
 
-    Patience(limits).install(client)
+    Patience(settings.limits).install(client)
     hash_beginnings_once(client)
     client.meta.events.register("provide-client-params.s3", add_shared)
     client.meta.events.register("before-call.s3", _send_bodies_at_once)
@@ -82,7 +82,8 @@ def _built(settings: S3Settings, limits: ClientLimits) -> S3Client:
     return client
 
 
-def _config(settings: S3Settings, limits: ClientLimits) -> Config:
+def _config(settings: S3Settings) -> Config:
+    limits = settings.limits
     checksums = settings.checksums or (Checksums.WHEN_REQUIRED if settings.endpoint else Checksums.WHEN_SUPPORTED)
     return Config(
         user_agent=USER_AGENT,

@@ -6,10 +6,10 @@ from datetime import datetime
 
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.storage.paths import PathTemplate
-from destination_s3_spark.storage.settings import AccessKey, Checksums, Encryption, S3Settings
+from destination_s3_spark.storage.settings import USUAL_LIMITS, AccessKey, Checksums, ClientLimits, Encryption, S3Settings
 
 
-def s3_settings(config: Config) -> S3Settings:
+def s3_settings(config: Config, limits: ClientLimits = USUAL_LIMITS) -> S3Settings:
     """Return the settings of the bucket and its connection."""
     s3, key_id, secret = config.s3, config.access_key_id, config.secret_access_key
     return S3Settings(
@@ -24,6 +24,7 @@ def s3_settings(config: Config) -> S3Settings:
         checksums=Checksums(s3.checksums) if s3.checksums else None,
         single_writer=s3.single_writer,
         ca_certificate=s3.ca_certificate,
+        limits=limits,
     )
 
 

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 from destination_s3_spark.storage.ca_bundle import ca_bundle, certificates
 from destination_s3_spark.storage.failures import explain
 from destination_s3_spark.storage.patience import Patience
-from destination_s3_spark.storage.settings import AccessKey, ClientLimits, S3Settings
+from destination_s3_spark.storage.settings import AccessKey, S3Settings
 
 ROLE_SESSION_NAME = "airbyte-sts-session"
 EXTERNAL_ID_VARIABLE = "AWS_ASSUME_ROLE_EXTERNAL_ID"
 
 
-def session(settings: S3Settings, limits: ClientLimits) -> boto3.Session:
+def session(settings: S3Settings) -> boto3.Session:
     """Return a boto3 session that signs with the credentials of the settings."""
     core, region = _core(settings), settings.region or None
     keys = settings.credentials
@@ -40,7 +40,7 @@ def session(settings: S3Settings, limits: ClientLimits) -> boto3.Session:
     if settings.role_arn:
         resolver = core.get_component("credential_provider")
         # The role precedes the environment: the environment's keys are the base of the role, not the identity to write with.
-        resolver.insert_before("env", _AssumedRole(settings.role_arn, settings, limits))
+        resolver.insert_before("env", _AssumedRole(settings.role_arn, settings))
     return boto3.Session(botocore_session=core, region_name=region)
 
 
@@ -61,7 +61,7 @@ def forwardable(settings: S3Settings) -> S3Settings:
     if settings.credentials is not None:
         return settings
     try:
-        credentials = session(settings, settings.limits).get_credentials()
+        credentials = session(settings).get_credentials()
         if credentials is None:
             raise NoCredentialsError
         frozen = credentials.get_frozen_credentials()
@@ -97,11 +97,10 @@ class _AssumedRole(CredentialProvider):
     METHOD = "assume-role"
     CANONICAL_NAME = None
 
-    def __init__(self, role_arn: str, settings: S3Settings, limits: ClientLimits) -> None:
+    def __init__(self, role_arn: str, settings: S3Settings) -> None:
         super().__init__()
         self._role_arn = role_arn
         self._settings = settings
-        self._limits = limits
 
     def load(self) -> DeferredRefreshableCredentials:
         base = _core(self._settings)
@@ -114,7 +113,7 @@ class _AssumedRole(CredentialProvider):
         return DeferredRefreshableCredentials(fetcher.fetch_credentials, self.METHOD)
 
     def _client(self, base: botocore.session.Session, service: str, **kwargs: Any) -> Any:
-        limits = self._limits
+        limits = self._settings.limits
         config = Config(
             retries={"mode": "standard", "total_max_attempts": 1},
             connect_timeout=limits.connect_timeout_s,

@@ -32,7 +32,7 @@ class GlueChanged(Exception):
 def glue_client(settings: S3Settings) -> GlueClient:
     """Return a client of AWS Glue. Raises ConfigError."""
     try:
-        return credentials.session(settings, settings.limits).client("glue", region_name=settings.region or None, config=_LIMITS)
+        return credentials.session(settings).client("glue", region_name=settings.region or None, config=_LIMITS)
     except (BotoCoreError, ClientError) as error:
         raise explain(error, "Preparing the Glue client", settings) from error
 

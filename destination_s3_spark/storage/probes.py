@@ -12,7 +12,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from destination_s3_spark.storage.failures import explain
 from destination_s3_spark.storage.s3 import S3Store
-from destination_s3_spark.storage.settings import ClientLimits, S3Settings
+from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
 
 _BODY = b"uploaded by the connection check of destination-s3-spark\n"
@@ -20,19 +20,18 @@ _BODY = b"uploaded by the connection check of destination-s3-spark\n"
 
 @dataclass(frozen=True, slots=True)
 class UploadProbe:
-    """Key, settings and limits of a probe. No object is created at the key."""
+    """Key and settings of a probe. No object is created at the key."""
 
     key: str
     s3: S3Settings
-    limits: ClientLimits
 
 
 def try_upload(probe: UploadProbe) -> None:
     """Upload a part and abort the upload. Raises ConfigError with the change to make, or TransientError."""
-    with StagedFileSink(probe.s3, probe.key, limits=probe.limits) as sink:
+    with StagedFileSink(probe.s3, probe.key) as sink:
         sink.write(_BODY)
         upload = sink.stage()
-    S3Store(probe.s3, probe.limits).abort_upload(probe.key, upload.upload_id)
+    sink.store.abort_upload(probe.key, upload.upload_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +45,9 @@ class Answer:
     ahead_s: float | None
 
 
-def ask(settings: S3Settings, limits: ClientLimits) -> Answer:
+def ask(settings: S3Settings) -> Answer:
     """Send one request to the bucket. Raises ConfigError or TransientError if nothing answers."""
-    store = S3Store(settings, limits)
+    store = S3Store(settings)
     begun = time.monotonic()
     try:
         metadata: Any = store.client.list_objects_v2(Bucket=settings.bucket, MaxKeys=1)["ResponseMetadata"]

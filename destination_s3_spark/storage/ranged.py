@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from destination_s3_spark.errors import DataError
 from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore
 from destination_s3_spark.storage.s3 import S3Store
-from destination_s3_spark.storage.settings import ClientLimits, S3Settings
+from destination_s3_spark.storage.settings import S3Settings
 
 TAIL_BYTES = 128 * 2**10
 """Bytes of the first read near the end: enough for most footers. Parquet readers first ask for 64 KiB."""
@@ -28,8 +28,8 @@ class RangedFile(io.RawIOBase):
     its threads. Other threads need a file each.
     """
 
-    def __init__(self, source: S3Settings | ObjectStore, key: str, size: int, limits: ClientLimits | None = None) -> None:
-        self._store = S3Store(source, limits) if isinstance(source, S3Settings) else source
+    def __init__(self, source: S3Settings | ObjectStore, key: str, size: int) -> None:
+        self._store = S3Store(source) if isinstance(source, S3Settings) else source
         self._key = key
         self._size = size
         self._position = 0

@@ -68,12 +68,10 @@ class _Range:
 class S3Store(ObjectStore):
     """`ObjectStore` over one bucket. Thread-safe; all instances in a process share one client per settings."""
 
-    def __init__(self, settings: S3Settings, limits: ClientLimits | None = None) -> None:
+    def __init__(self, settings: S3Settings) -> None:
         self.settings = settings
-        self._limits = limits = limits or settings.limits
         # One client serves all buckets of an endpoint.
-        self.client: S3Client = s3_client(replace(settings, bucket="", single_writer=False), limits)
-        self._copy_part_bytes = limits.copy_part_bytes
+        self.client: S3Client = s3_client(replace(settings, bucket="", single_writer=False))
         self._bucket = settings.bucket
 
     def get(self, key: str, most_bytes: int = MOST_BYTES) -> bytes:
@@ -83,7 +81,8 @@ class S3Store(ObjectStore):
         return self._read(key, _Range(start, end, size), end - start)
 
     def _read(self, key: str, part: _Range | None, most_bytes: int) -> bytes:
-        last = time.monotonic() + self._limits.patience_s - self._limits.read_timeout_s
+        limits = self.settings.limits
+        last = time.monotonic() + limits.patience_s - limits.read_timeout_s
         for wait in (*_WAITS_S, None):
             with self.translated(f"Reading {self._url(key)}"):
                 body = self._open(key, part, most_bytes)
@@ -226,7 +225,7 @@ class S3Store(ObjectStore):
             raise ObjectNotFound(source)
         if info.size == 0:
             raise Bug(f"{self._url(source)} is empty; a multipart upload cannot hold an empty object.")
-        size, step = info.size, self._copy_part_bytes
+        size, step = info.size, self.settings.limits.copy_part_bytes
         ranges = [ObjectRange(source, start, min(start + step, size)) for start in range(0, size, step)]
         with self._uploading(f"Copying {self._url(source)} to '{key}'", key, metadata or {}) as upload_id:
             etags = tuple(self._copy_part(part, key, upload_id, number) for number, part in enumerate(ranges, start=1))
@@ -315,7 +314,7 @@ class S3Store(ObjectStore):
                     yield upload["Key"], upload["UploadId"]
 
     def hasty(self) -> S3Store:
-        return S3Store(self.settings, _HASTY)
+        return S3Store(replace(self.settings, limits=_HASTY))
 
     @contextmanager
     def translated(self, doing: str) -> Iterator[None]:

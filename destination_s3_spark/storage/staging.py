@@ -12,7 +12,7 @@ from types import TracebackType
 from destination_s3_spark.errors import Bug, SyncError
 from destination_s3_spark.storage.object_store import StagedUpload, note_doubtful_upload
 from destination_s3_spark.storage.s3 import S3Store
-from destination_s3_spark.storage.settings import ClientLimits, S3Settings
+from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.signing import SharedBeginning, SharedBody
 
 logger = logging.getLogger(__name__)
@@ -42,14 +42,9 @@ class StagedFileSink(io.RawIOBase):
     """
 
     def __init__(
-        self,
-        settings: S3Settings,
-        key: str,
-        metadata: Mapping[str, str] | None = None,
-        limits: ClientLimits | None = None,
-        copy: StagedFileSink | None = None,
+        self, settings: S3Settings, key: str, metadata: Mapping[str, str] | None = None, copy: StagedFileSink | None = None
     ) -> None:
-        self.store = S3Store(settings, limits)
+        self.store = S3Store(settings)
         self.key = key
         self._metadata = dict(metadata or {})
         self._upload_id: str | None = None

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from destination_s3_spark.chain.territory import OrphanUploads
@@ -49,7 +48,7 @@ def write(
 ) -> None:
     """Sync the messages from the file descriptor and emit STATEs on `output`. Raises SyncError."""
     reader = ProtocolReader(catalog, config.batching.max_line_mb * MIB)
-    s3 = replace(s3_settings(config), limits=s3_limits)
+    s3 = s3_settings(config, s3_limits)
     started_at = datetime.now(UTC)
     story = Story(catalog, reader.counts, Phases())
 

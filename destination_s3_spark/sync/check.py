@@ -54,20 +54,20 @@ class Step:
     after: tuple[str, ...] = ()
 
 
-def check(settings: S3Settings, template: PathTemplate, limits: ClientLimits = CHECK_LIMITS) -> None:
+def check(settings: S3Settings, template: PathTemplate) -> None:
     """Check that a sync can use the bucket.
 
     Objects are written under a unique name in `<bucket path>/airbyte_internal/check/` and removed afterwards. Raises ConfigError, which
     says what to change, or TransientError if the store did not answer.
     """
-    with checking(settings, template, limits) as steps:
+    with checking(settings, template) as steps:
         for step in steps:
             step.run()
 
 
-def check_forget(settings: S3Settings, template: PathTemplate, limits: ClientLimits = CHECK_LIMITS) -> None:
+def check_forget(settings: S3Settings, template: PathTemplate) -> None:
     """Check that `forget` can delete an object for good, with all its versions. Raises as `check`."""
-    store = S3Store(settings, limits)
+    store = S3Store(settings)
     prefix = f"{template.base}{INTERNAL_FOLDER}/check/{uuid4().hex}/"
     key = f"{prefix}forgotten"
     with _removed_afterwards(store, prefix):
@@ -84,13 +84,12 @@ def check_forget(settings: S3Settings, template: PathTemplate, limits: ClientLim
 
 
 @contextmanager
-def checking(settings: S3Settings, template: PathTemplate, limits: ClientLimits = CHECK_LIMITS) -> Iterator[Sequence[Step]]:
+def checking(settings: S3Settings, template: PathTemplate) -> Iterator[Sequence[Step]]:
     """Provide the steps of the check in their order. What they wrote is removed at the end. Raises ConfigError as they do."""
-    store = S3Store(settings, limits)
+    store = S3Store(settings)
     prefix = f"{template.base}{INTERNAL_FOLDER}/check/{uuid4().hex}/"
-    probe = _Probe(store, prefix, limits)
     with _removed_afterwards(store, prefix):
-        yield probe.steps()
+        yield _Probe(store, prefix).steps()
 
 
 @dataclass(slots=True)
@@ -99,7 +98,6 @@ class _Probe:
 
     store: S3Store
     prefix: str
-    limits: ClientLimits
     upload: StagedUpload | None = None
     copied: StagedUpload | None = None
 
@@ -165,7 +163,7 @@ class _Probe:
     def _stage(self) -> None:
         """Begin an upload and send a part. Nothing of it may be visible."""
         key = f"{self.prefix}uploaded"
-        with StagedFileSink(self.store.settings, key, limits=self.limits) as sink:
+        with StagedFileSink(self.store.settings, key) as sink:
             sink.write(_BODY)
             self.upload = sink.stage()
         if self.store.head(key) is not None:
@@ -257,7 +255,7 @@ def _try_session(config: Config, template: PathTemplate, start_limit_s: float) -
         engine = engine_of(config, scratch, start_limit_s)
         stack.callback(engine.stop)
         key = f"{template.base}{INTERNAL_FOLDER}/check/{uuid4().hex}/executor"
-        _try_executor(engine, UploadProbe(key, s3_settings(config), CHECK_LIMITS), config, start_limit_s + TASK_LIMIT_S)
+        _try_executor(engine, UploadProbe(key, s3_settings(config, CHECK_LIMITS)), config, start_limit_s + TASK_LIMIT_S)
 
 
 def _try_executor(engine: Engine, probe: UploadProbe, config: Config, limit_s: float) -> None:

@@ -14,9 +14,9 @@ from unit_tests.storage.limits import ONCE
 
 @pytest.fixture
 def store(s3_settings: S3Settings) -> S3Store:
-    return S3Store(s3_settings, ONCE)
+    return S3Store(replace(s3_settings, limits=ONCE))
 
 
 @pytest.fixture
 def behind_proxy(s3_settings: S3Settings, s3_proxy: Any) -> S3Store:
-    return S3Store(replace(s3_settings, endpoint=s3_proxy.endpoint), ONCE)
+    return S3Store(replace(s3_settings, endpoint=s3_proxy.endpoint, limits=ONCE))

@@ -44,11 +44,11 @@ def base_credentials(no_credentials: None, monkeypatch: pytest.MonkeyPatch, s3_p
 
 
 def use_every_call(settings: S3Settings) -> None:
-    store = S3Store(settings, ONCE)
+    store = S3Store(replace(settings, limits=ONCE))
     store.put("a", b"x")
     store.create("b", b"x")
     store.get("a")
-    with StagedFileSink(settings, "c", limits=ONCE) as sink:
+    with StagedFileSink(replace(settings, limits=ONCE), "c") as sink:
         sink.write(b"x")
         store.complete_upload(sink.stage())
     copy = store.stage_copy("a", "d")
@@ -62,7 +62,7 @@ def test_threads_that_begin_together_share_one_client(s3_settings: S3Settings) -
 
     def client(_: int) -> int:
         together.wait()
-        return id(S3Store(s3_settings, ClientLimits(read_timeout_s=77)).client)
+        return id(S3Store(replace(s3_settings, limits=ClientLimits(read_timeout_s=77))).client)
 
     with ThreadPoolExecutor(8) as pool:
         assert len(set(pool.map(client, range(8)))) == 1
@@ -108,7 +108,7 @@ def test_every_request_says_whose_it_is(proxied: S3Settings, s3_proxy: Any) -> N
 
 
 def test_checksums_can_be_asked_for(proxied: S3Settings, s3_proxy: Any) -> None:
-    S3Store(replace(proxied, checksums=Checksums.WHEN_SUPPORTED), ONCE).put("a", b"x")
+    S3Store(replace(proxied, checksums=Checksums.WHEN_SUPPORTED, limits=ONCE)).put("a", b"x")
     assert any(name.startswith("x-amz-checksum") for name in s3_proxy.calls[0].headers)
 
 
@@ -127,23 +127,23 @@ def test_the_expected_owner_goes_with_every_call(proxied: S3Settings, s3_proxy: 
 
 def test_without_any_credentials_the_error_says_what_to_set(proxied: S3Settings, no_credentials: None) -> None:
     with pytest.raises(ConfigError, match="access_key_id"):
-        S3Store(replace(proxied, credentials=None, region="eu-west-1"), ONCE).get("k")
+        S3Store(replace(proxied, credentials=None, region="eu-west-1", limits=ONCE)).get("k")
     with pytest.raises(ConfigError, match="access_key_id"):
         forwardable(replace(proxied, credentials=None))
 
 
 def test_a_role_without_credentials_to_assume_it_with_is_a_config_error(proxied: S3Settings, no_credentials: None) -> None:
     with pytest.raises(ConfigError, match="access_key_id"):
-        S3Store(replace(proxied, credentials=None, role_arn=ROLE), ONCE)
+        S3Store(replace(proxied, credentials=None, role_arn=ROLE, limits=ONCE))
 
 
 def test_settings_that_cannot_make_a_client_are_a_config_error(proxied: S3Settings) -> None:
     with pytest.raises(ConfigError, match="Region"):
-        S3Store(replace(proxied, region="not a region"), ONCE)
+        S3Store(replace(proxied, region="not a region", limits=ONCE))
 
 
 def test_without_endpoint_and_region_the_client_is_one_of_aws(no_credentials: None) -> None:
-    store = S3Store(S3Settings("b", credentials=AccessKey("k", "s")), ONCE)
+    store = S3Store(S3Settings("b", credentials=AccessKey("k", "s"), limits=ONCE))
     assert store.client.meta.endpoint_url.endswith("amazonaws.com")
     settings: Any = store.client.meta.config
     assert settings.request_checksum_calculation == "when_supported"
@@ -155,7 +155,7 @@ def test_a_role_is_assumed_with_the_external_id_and_signs_the_calls(
     proxied: S3Settings, s3_proxy: Any, base_credentials: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ASSUME_ROLE_EXTERNAL_ID", "workspace-1")
-    S3Store(replace(proxied, credentials=None, role_arn=ROLE), ONCE).put("k", b"x")
+    S3Store(replace(proxied, credentials=None, role_arn=ROLE, limits=ONCE)).put("k", b"x")
     assume, put = s3_proxy.calls
     assert "Credential=AKIABASE/" in assume.headers["authorization"]
     for field in (b"RoleSessionName=airbyte-sts-session", b"ExternalId=workspace-1", b"role%2Fairbyte"):
@@ -172,7 +172,7 @@ def test_the_identity_of_a_pod_signs_the_calls_or_assumes_the_role_of_another_ac
     monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(tmp_path / "token"))
     monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::999999999999:role/pod")
     monkeypatch.setenv("AWS_ENDPOINT_URL_STS", s3_proxy.endpoint)
-    S3Store(replace(proxied, credentials=None, role_arn=role_arn, region="eu-west-3"), ONCE).put("k", b"x")  # a client of its own
+    S3Store(replace(proxied, credentials=None, role_arn=role_arn, region="eu-west-3", limits=ONCE)).put("k", b"x")  # a client of its own
     pod, *assumed, put = s3_proxy.calls
     assert b"Action=AssumeRoleWithWebIdentity" in pod.body
     assert b"a-token-of-the-cluster" in pod.body
@@ -181,7 +181,7 @@ def test_the_identity_of_a_pod_signs_the_calls_or_assumes_the_role_of_another_ac
 
 
 def test_access_keys_of_the_configuration_go_before_a_role(proxied: S3Settings, s3_proxy: Any, base_credentials: None) -> None:
-    S3Store(replace(proxied, role_arn=ROLE), ONCE).put("k", b"x")
+    S3Store(replace(proxied, role_arn=ROLE, limits=ONCE)).put("k", b"x")
     assert s3_proxy.operations() == ["PutObject"]
     assert "Credential=test-key/" in s3_proxy.calls[0].headers["authorization"]
 
@@ -190,7 +190,7 @@ def test_a_role_that_may_not_be_assumed_is_named_as_the_reason(proxied: S3Settin
     body = b"<ErrorResponse><Error><Code>AccessDenied</Code><Message>m</Message></Error></ErrorResponse>"
     s3_proxy.script = lambda call: replace(call.forward(), status=403, body=body, headers={}) if call.operation == "STS" else call.forward()
     with pytest.raises(ConfigError, match=r"sts:AssumeRole.*trust policy"):
-        S3Store(replace(proxied, credentials=None, role_arn=ROLE, region="eu-west-2"), ONCE).put("k", b"x")
+        S3Store(replace(proxied, credentials=None, role_arn=ROLE, region="eu-west-2", limits=ONCE)).put("k", b"x")
 
 
 def test_what_is_forwarded_are_the_credentials_of_now(proxied: S3Settings, base_credentials: None) -> None:
@@ -200,5 +200,5 @@ def test_what_is_forwarded_are_the_credentials_of_now(proxied: S3Settings, base_
     assert assumed.role_arn is None
     assert assumed.credentials is not None
     assert assumed.credentials.session_token
-    S3Store(assumed, ONCE).put("k", b"x")
+    S3Store(replace(assumed, limits=ONCE)).put("k", b"x")
     assert forwardable(proxied) is proxied

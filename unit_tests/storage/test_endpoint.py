@@ -152,7 +152,7 @@ def test_a_name_that_resolves_differently_when_connecting_gets_no_byte(
 ) -> None:
     port, received = listener
     resolve_to(monkeypatch, "8.8.8.8", "127.0.0.1")
-    store = S3Store(S3Settings("bucket", "us-east-1", f"https://rebinding.example:{port}", AccessKey("k", "s")), ONCE)
+    store = S3Store(S3Settings("bucket", "us-east-1", f"https://rebinding.example:{port}", AccessKey("k", "s"), limits=ONCE))
     with pytest.raises(ConfigError, match=r"127\.0\.0\.1"):
         store.put("k", b"secret")
     assert b"".join(received) == b""
@@ -163,7 +163,7 @@ def test_a_redirect_is_not_followed_to_another_server(
 ) -> None:
     port, received = listener
     s3_proxy.script = lambda _: s3_error(307, "TemporaryRedirect", Location=f"http://127.0.0.1:{port}/latest/meta-data")
-    store = S3Store(replace(s3_settings, endpoint=s3_proxy.endpoint), ONCE)
+    store = S3Store(replace(s3_settings, endpoint=s3_proxy.endpoint, limits=ONCE))
     with pytest.raises(ConfigError):
         store.get("k")
     with socket.create_connection(("127.0.0.1", port)) as probe:

@@ -133,7 +133,7 @@ def test_trouble_that_is_long_over_does_not_count(requests: Requests) -> None:
 @pytest.fixture
 def impatient(s3_settings: S3Settings, s3_proxy: Any) -> S3Store:
     """A store with so little patience, and a client of its own: trouble of other tests is none of its business."""
-    return S3Store(replace(s3_settings, endpoint=s3_proxy.endpoint, region=uuid4().hex), IMPATIENT)
+    return S3Store(replace(s3_settings, endpoint=s3_proxy.endpoint, region=uuid4().hex, limits=IMPATIENT))
 
 
 @pytest.fixture
@@ -195,7 +195,7 @@ def test_a_body_that_never_comes_is_given_up_with_the_same_patience(s3_settings:
 
     with serving(Promising) as endpoint:
         with pytest.raises(TransientError, match="did not answer"):
-            S3Store(replace(s3_settings, endpoint=endpoint), IMPATIENT).get("k")
+            S3Store(replace(s3_settings, endpoint=endpoint, limits=IMPATIENT)).get("k")
         hold.set()
     assert len(asked) <= 4
 
@@ -216,7 +216,7 @@ def test_a_store_that_comes_back_is_found(s3_settings: S3Settings) -> None:
 
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    store = S3Store(replace(s3_settings, endpoint=f"http://127.0.0.1:{port}"), ClientLimits(read_timeout_s=5))
+    store = S3Store(replace(s3_settings, endpoint=f"http://127.0.0.1:{port}", limits=ClientLimits(read_timeout_s=5)))
     refused = threading.Event()
     store.client.meta.events.register_first("needs-retry.s3", lambda attempts, **_: refused.set() if attempts > 5 else None)
     written = threading.Thread(target=store.put, args=("k", b"x"))

@@ -15,7 +15,7 @@ ONCE = ClientLimits(attempts=1, connect_timeout_s=2, read_timeout_s=5)
 
 @pytest.fixture
 def probe(s3_settings: S3Settings, s3_proxy: Any) -> UploadProbe:
-    return UploadProbe("lake/check/executor", replace(s3_settings, endpoint=s3_proxy.endpoint), ONCE)
+    return UploadProbe("lake/check/executor", replace(s3_settings, endpoint=s3_proxy.endpoint, limits=ONCE))
 
 
 def test_a_probe_uploads_a_part_and_takes_it_back(probe: UploadProbe, s3_settings: S3Settings, s3_proxy: Any) -> None:

@@ -28,8 +28,8 @@ def opened(s3_settings: S3Settings, s3_proxy: Any) -> Opened:
     settings = replace(s3_settings, endpoint=s3_proxy.endpoint)
 
     def put_and_open(body: bytes) -> RangedFile:
-        S3Store(s3_settings, ONCE).put("t/file", body)
-        return RangedFile(settings, "t/file", len(body), ONCE)
+        S3Store(replace(s3_settings, limits=ONCE)).put("t/file", body)
+        return RangedFile(replace(settings, limits=ONCE), "t/file", len(body))
 
     return put_and_open
 
@@ -137,9 +137,9 @@ def test_a_body_cut_short_is_read_again(opened: Opened, s3_proxy: Any, s3_error:
 
 @pytest.mark.parametrize("recorded", [9, 11, 500_000])
 def test_an_object_of_another_size_is_not_the_one_that_was_written(s3_settings: S3Settings, recorded: int) -> None:
-    S3Store(s3_settings, ONCE).put("t/file", b"0123456789")
+    S3Store(replace(s3_settings, limits=ONCE)).put("t/file", b"0123456789")
     with pytest.raises(DataError, match=r"t/file.*not as long"):
-        RangedFile(s3_settings, "t/file", recorded, ONCE).read()
+        RangedFile(replace(s3_settings, limits=ONCE), "t/file", recorded).read()
 
 
 def test_a_store_that_ignores_ranges_is_noticed(opened: Opened, s3_proxy: Any, s3_error: Any) -> None:

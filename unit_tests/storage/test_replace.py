@@ -46,7 +46,7 @@ def test_replace_writes_over_what_was_expected_and_nothing_else(store: S3Store) 
         store.replace("k", b"3", {}, second)
     assert changed.value.now is None
     with pytest.raises(ConfigError, match="no bucket"):
-        S3Store(replace(store.settings, bucket="no-such-bucket"), ONCE).replace("k", b"1", {}, first)
+        S3Store(replace(store.settings, bucket="no-such-bucket", limits=ONCE)).replace("k", b"1", {}, first)
 
 
 @pytest.mark.parametrize("name", STORES)
@@ -79,7 +79,7 @@ def test_a_replace_waits_for_another_write_in_flight(behind_proxy: S3Store, s3_p
 
 
 def test_a_single_writer_replaces_without_a_condition(s3_settings: S3Settings, s3_proxy: Any) -> None:
-    store = S3Store(replace(s3_settings, endpoint=s3_proxy.endpoint, single_writer=True), ONCE)
+    store = S3Store(replace(s3_settings, endpoint=s3_proxy.endpoint, single_writer=True, limits=ONCE))
     store.replace("k", b"1", {}, None)
     store.replace("k", b"2", {}, "unknown")
     assert s3_proxy.operations() == ["PutObject", "PutObject"]

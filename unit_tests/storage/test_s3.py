@@ -32,7 +32,7 @@ Refuse = Callable[..., Any]
 
 
 def stage(store: S3Store, key: str, body: bytes = b"staged", limits: ClientLimits = ONCE) -> StagedUpload:
-    with StagedFileSink(store.settings, key, limits=limits) as sink:
+    with StagedFileSink(replace(store.settings, limits=limits), key) as sink:
         sink.write(body)
         return sink.stage()
 
@@ -228,7 +228,7 @@ def test_a_create_with_an_answer_that_is_none_leaves_open_what_was_done(behind_p
 
 @pytest.mark.parametrize("operation", ["PutObject", "GetObject", "UploadPart"])
 def test_a_passing_fault_is_retried(s3_settings: S3Settings, s3_proxy: Any, s3_error: Refuse, operation: str) -> None:
-    store = S3Store(replace(s3_settings, endpoint=s3_proxy.endpoint), TWICE)
+    store = S3Store(replace(s3_settings, endpoint=s3_proxy.endpoint, limits=TWICE))
     store.put("k", b"x")
     s3_proxy.fail(operation, s3_error(503, "SlowDown"), times=1)
     if operation == "UploadPart":
@@ -257,7 +257,7 @@ def test_a_create_whose_answer_is_lost_finds_its_own_object_when_sent_again(s3_s
         return reply if len(s3_proxy.calls) > 1 else None
 
     s3_proxy.script = lose_first
-    store = S3Store(replace(s3_settings, endpoint=s3_proxy.endpoint), TWICE)
+    store = S3Store(replace(s3_settings, endpoint=s3_proxy.endpoint, limits=TWICE))
     with pytest.raises(ObjectExists):
         store.create("k", b"mine")
     assert store.get("k") == b"mine"
@@ -298,7 +298,7 @@ def test_a_complete_that_fails(behind_proxy: S3Store, s3_proxy: Any, s3_error: R
 
 
 def test_a_complete_that_fails_inside_a_200_is_sent_again(s3_settings: S3Settings, s3_proxy: Any, s3_error: Refuse) -> None:
-    store = S3Store(replace(s3_settings, endpoint=s3_proxy.endpoint), TWICE)
+    store = S3Store(replace(s3_settings, endpoint=s3_proxy.endpoint, limits=TWICE))
     upload = stage(store, "k", b"body")
     s3_proxy.fail("CompleteMultipartUpload", s3_error(200, "InternalError"), times=1)
     store.complete_upload(upload)
@@ -306,7 +306,7 @@ def test_a_complete_that_fails_inside_a_200_is_sent_again(s3_settings: S3Setting
 
 
 def test_a_single_writer_creates_without_a_condition(s3_settings: S3Settings, s3_proxy: Any) -> None:
-    store = S3Store(replace(s3_settings, endpoint=s3_proxy.endpoint, single_writer=True), ONCE)
+    store = S3Store(replace(s3_settings, endpoint=s3_proxy.endpoint, single_writer=True, limits=ONCE))
     store.create("k", b"first")
     with pytest.raises(ObjectExists):
         store.create("k", b"second")
@@ -315,14 +315,14 @@ def test_a_single_writer_creates_without_a_condition(s3_settings: S3Settings, s3
 
 
 def test_a_bucket_that_does_not_exist_is_a_config_error(s3_settings: S3Settings) -> None:
-    store = S3Store(replace(s3_settings, bucket="no-such-bucket"), ONCE)
+    store = S3Store(replace(s3_settings, bucket="no-such-bucket", limits=ONCE))
     for call in (CALLS["PutObject"], CALLS["GetObject"], CALLS["ListObjectsV2"], CALLS["AbortMultipartUpload"]):
         with pytest.raises(ConfigError, match=r"no-such-bucket.*s3_bucket_name"):
             call(store)
 
 
 def test_an_endpoint_nobody_listens_on(s3_settings: S3Settings) -> None:
-    store = S3Store(replace(s3_settings, endpoint="http://127.0.0.1:9"), ONCE)
+    store = S3Store(replace(s3_settings, endpoint="http://127.0.0.1:9", limits=ONCE))
     with pytest.raises(TransientError, match=r"127\.0\.0\.1:9"):
         store.put("k", b"x")
     with pytest.raises(OutcomeUnknown):
@@ -332,7 +332,7 @@ def test_an_endpoint_nobody_listens_on(s3_settings: S3Settings) -> None:
 def test_a_server_that_does_not_answer_in_time(s3_settings: S3Settings, s3_proxy: Any) -> None:
     released = threading.Event()
     s3_proxy.script = lambda _: released.wait(10) and None
-    store = S3Store(replace(s3_settings, endpoint=s3_proxy.endpoint), replace(ONCE, read_timeout_s=0.3))
+    store = S3Store(replace(s3_settings, endpoint=s3_proxy.endpoint, limits=replace(ONCE, read_timeout_s=0.3)))
     with pytest.raises(TransientError, match="time"):
         store.get("k")
     released.set()
@@ -340,7 +340,7 @@ def test_a_server_that_does_not_answer_in_time(s3_settings: S3Settings, s3_proxy
 
 def test_an_upload_that_may_have_begun_or_cannot_be_aborted_is_counted(s3_settings: S3Settings, moto_endpoint: str, s3_error: Any) -> None:
     proxy = S3Proxy(urlsplit(moto_endpoint).netloc)  # its own, because a store is remembered to be in trouble
-    store = S3Store(replace(s3_settings, endpoint=proxy.endpoint), TWICE)
+    store = S3Store(replace(s3_settings, endpoint=proxy.endpoint, limits=TWICE))
     store.put("source", b"x")
 
     def refusing(operations: Sequence[str], call: Call) -> Any:
@@ -359,7 +359,7 @@ def test_an_upload_that_may_have_begun_or_cannot_be_aborted_is_counted(s3_settin
 
 @pytest.mark.parametrize("begin", ["StagedFileSink", "stage_copy"])
 def test_an_upload_that_was_begun_twice_is_counted(s3_settings: S3Settings, s3_proxy: Any, begin: str) -> None:
-    store = S3Store(replace(s3_settings, endpoint=s3_proxy.endpoint), TWICE)
+    store = S3Store(replace(s3_settings, endpoint=s3_proxy.endpoint, limits=TWICE))
     store.put("source", b"x")
 
     def lose_first(call: Any) -> Any:

@@ -22,7 +22,7 @@ MIB = 2**20
 
 @pytest.fixture
 def store(s3_settings: S3Settings) -> S3Store:
-    return S3Store(s3_settings, ONCE)
+    return S3Store(replace(s3_settings, limits=ONCE))
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def proxied(s3_settings: S3Settings, s3_proxy: Any) -> S3Settings:
 
 
 def sink(settings: S3Settings, key: str = "k", metadata: dict[str, str] | None = None) -> StagedFileSink:
-    return StagedFileSink(settings, key, metadata, limits=ONCE)
+    return StagedFileSink(replace(settings, limits=ONCE), key, metadata)
 
 
 def write_and_stage(settings: S3Settings, size: int) -> None:

@@ -13,7 +13,7 @@ from destination_s3_spark.errors import ConfigError, TransientError
 from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.storage.client import s3_client
 from destination_s3_spark.storage.s3 import S3Store
-from destination_s3_spark.storage.settings import ClientLimits, S3Settings
+from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.updates.resources import MergeTime
 from unit_tests.sync.inline_lake import InlineLake, line, state, status
 
@@ -27,7 +27,7 @@ SCHEMA = {"type": "object", "properties": {"id": {"type": "integer"}}}
 
 @pytest.fixture
 def lake(s3_settings: S3Settings, tmp_path: Path) -> InlineLake:
-    client = s3_client(s3_settings, ClientLimits())
+    client = s3_client(s3_settings)
     for key, generation in [(OLD, "4"), *((key, "5") for key in ACKNOWLEDGED)]:
         client.put_object(Bucket=s3_settings.bucket, Key=key, Body=b"PAR1", Metadata={"ab-generation-id": generation})
     return InlineLake(s3_settings, tmp_path)

@@ -17,7 +17,7 @@ from destination_s3_spark.change_log.manifest import Manifest
 from destination_s3_spark.errors import ConfigError, TransientError
 from destination_s3_spark.storage.client import s3_client
 from destination_s3_spark.storage.s3 import S3Store
-from destination_s3_spark.storage.settings import ClientLimits, S3Settings
+from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.sync.batches import Limits
 from unit_tests.examples import quick_first
 from unit_tests.rotation import taken
@@ -383,7 +383,7 @@ def test_a_commit_that_failed_is_made_again_with_the_same_bytes(
     run(undisturbed, second, 2)
     disturbed = make_lake(format="replicant_csv")
     disturbed.settings = replace(s3_settings, bucket=f"{s3_settings.bucket}-2")
-    s3_client(disturbed.settings, ClientLimits()).create_bucket(Bucket=disturbed.settings.bucket)
+    s3_client(disturbed.settings).create_bucket(Bucket=disturbed.settings.bucket)
     run(disturbed, first, 1)
     with monkeypatch.context() as patch:
         patch.setattr(InlineEngine, "run", dying)

@@ -35,16 +35,16 @@ SYNC_OPERATIONS = {
 
 @pytest.fixture
 def proxied(s3_settings: S3Settings, s3_proxy: Any) -> S3Settings:
-    return replace(s3_settings, endpoint=s3_proxy.endpoint)
+    return replace(s3_settings, endpoint=s3_proxy.endpoint, limits=ONCE)
 
 
 def left_behind(settings: S3Settings) -> list[Any]:
-    store = S3Store(settings, ONCE)
+    store = S3Store(replace(settings, limits=ONCE))
     return [*store.list(""), *store.list_uploads("")]
 
 
 def test_a_good_connection_passes_after_every_action_a_sync_needs_and_nothing_is_left(proxied: S3Settings, s3_proxy: Any) -> None:
-    check(proxied, TEMPLATE, ONCE)
+    check(proxied, TEMPLATE)
     assert set(s3_proxy.operations()) == SYNC_OPERATIONS
     keys = [call.target for call in s3_proxy.calls if call.operation == "PutObject"]
     assert all(key.startswith(f"/{proxied.bucket}/lake/raw/airbyte_internal/check/") for key in keys)
@@ -52,9 +52,9 @@ def test_a_good_connection_passes_after_every_action_a_sync_needs_and_nothing_is
 
 
 def test_objects_of_others_are_left_alone(s3_settings: S3Settings) -> None:
-    store = S3Store(s3_settings, ONCE)
+    store = S3Store(replace(s3_settings, limits=ONCE))
     store.put("lake/raw/airbyte_internal/check/of-somebody-else/object", b"x")
-    check(s3_settings, TEMPLATE, ONCE)
+    check(replace(s3_settings, limits=ONCE), TEMPLATE)
     assert [info.key for info in store.list("")] == ["lake/raw/airbyte_internal/check/of-somebody-else/object"]
 
 
@@ -64,7 +64,7 @@ def test_a_missing_permission_is_named_and_what_can_be_is_cleaned_up(
 ) -> None:
     s3_proxy.fail(operation, s3_error(403, "AccessDenied"))
     with pytest.raises(ConfigError, match=re.escape(IAM_ACTIONS[operation])):
-        check(proxied, TEMPLATE, ONCE)
+        check(proxied, TEMPLATE)
     s3_proxy.script = lambda call: call.forward()
     if operation not in {"DeleteObjects", "ListObjectsV2", "AbortMultipartUpload", "ListMultipartUploads"}:
         assert left_behind(proxied) == []
@@ -78,7 +78,7 @@ def versioned(settings: S3Settings) -> None:
 def test_forgetting_is_tried_and_no_version_of_the_probe_is_left(proxied: S3Settings, s3_proxy: Any, keeps_versions: bool) -> None:
     if keeps_versions:
         versioned(proxied)
-    check_forget(proxied, TEMPLATE, ONCE)
+    check_forget(proxied, TEMPLATE)
     assert set(s3_proxy.operations()) == {"PutObject", "DeleteObjects", "ListObjectVersions", "ListObjectsV2", "ListMultipartUploads"}
     answer = S3Store(proxied).client.list_object_versions(Bucket=proxied.bucket)
     assert not answer.keys() & {"Versions", "DeleteMarkers"}
@@ -104,7 +104,7 @@ def test_what_forget_needs_and_may_not_do_is_named(
     reply = replace(s3_error(answer[0], ""), body=answer[1])
     s3_proxy.script = lambda call: reply if (call.operation, b"VersionId" in call.body) == (operation, versions) else call.forward()
     with pytest.raises(ConfigError, match=said):
-        check_forget(proxied, TEMPLATE, ONCE)
+        check_forget(proxied, TEMPLATE)
 
 
 def ignore_conditions(call: Any) -> Any:
@@ -115,7 +115,7 @@ def ignore_conditions(call: Any) -> Any:
 def test_a_store_that_ignores_conditional_puts_is_refused_and_the_way_out_is_named(proxied: S3Settings, s3_proxy: Any) -> None:
     s3_proxy.script = ignore_conditions
     with pytest.raises(ConfigError, match=r"If-None-Match.*s3\.single_writer"):
-        check(proxied, TEMPLATE, ONCE)
+        check(proxied, TEMPLATE)
     assert left_behind(proxied) == []
 
 
@@ -125,56 +125,56 @@ def test_a_store_that_refuses_conditional_puts_is_told_apart_from_a_missing_perm
     refused = s3_error(501, "NotImplemented")
     s3_proxy.script = lambda call: refused if "if-none-match" in call.headers else call.forward()
     with pytest.raises(ConfigError, match=r"NotImplemented.*s3\.single_writer"):
-        check(proxied, TEMPLATE, ONCE)
+        check(proxied, TEMPLATE)
 
 
 def test_a_single_writer_may_use_a_store_without_conditional_puts(proxied: S3Settings, s3_proxy: Any) -> None:
     s3_proxy.script = ignore_conditions
-    check(replace(proxied, single_writer=True), TEMPLATE, ONCE)
+    check(replace(proxied, single_writer=True, limits=ONCE), TEMPLATE)
 
 
 def test_a_bucket_that_does_not_exist(s3_settings: S3Settings) -> None:
     with pytest.raises(ConfigError, match="s3_bucket_name"):
-        check(replace(s3_settings, bucket="no-such-bucket"), TEMPLATE, ONCE)
+        check(replace(s3_settings, bucket="no-such-bucket", limits=ONCE), TEMPLATE)
 
 
 @pytest.mark.parametrize(("code", "field"), [("InvalidAccessKeyId", "access_key_id"), ("SignatureDoesNotMatch", "secret_access_key")])
 def test_wrong_keys(proxied: S3Settings, s3_proxy: Any, s3_error: Any, code: str, field: str) -> None:
     s3_proxy.script = lambda _: s3_error(403, code)
     with pytest.raises(ConfigError, match=field):
-        check(proxied, TEMPLATE, ONCE)
+        check(proxied, TEMPLATE)
 
 
 def test_an_endpoint_that_cannot_be_reached(s3_settings: S3Settings) -> None:
     with pytest.raises(TransientError, match="s3_endpoint") as caught:
-        check(replace(s3_settings, endpoint="http://127.0.0.1:9"), TEMPLATE, ONCE)
+        check(replace(s3_settings, endpoint="http://127.0.0.1:9", limits=ONCE), TEMPLATE)
     assert "http://127.0.0.1:9" in str(caught.value)
 
 
 def test_an_endpoint_that_must_not_be_reached(s3_settings: S3Settings) -> None:
     with pytest.raises(ConfigError, match="metadata"):
-        check(replace(s3_settings, endpoint="http://169.254.169.254"), TEMPLATE, ONCE)
+        check(replace(s3_settings, endpoint="http://169.254.169.254", limits=ONCE), TEMPLATE)
 
 
 @pytest.mark.parametrize("operation", ["PutObject", "CompleteMultipartUpload", "UploadPart"])
 def test_a_store_in_trouble_is_transient(proxied: S3Settings, s3_proxy: Any, s3_error: Any, operation: str) -> None:
     s3_proxy.fail(operation, s3_error(503, "SlowDown"))
     with pytest.raises(TransientError):
-        check(proxied, TEMPLATE, ONCE)
+        check(proxied, TEMPLATE)
 
 
 def test_a_store_whose_listing_lags_is_refused(proxied: S3Settings, s3_proxy: Any, s3_error: Any) -> None:
     empty = b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>"
     s3_proxy.fail("ListObjectsV2", replace(s3_error(200, ""), body=empty))
     with pytest.raises(ConfigError, match="strongly consistent"):
-        check(proxied, TEMPLATE, ONCE)
+        check(proxied, TEMPLATE)
 
 
 def test_no_message_holds_a_secret(proxied: S3Settings, s3_proxy: Any, s3_error: Any) -> None:
     for code in ("AccessDenied", "SignatureDoesNotMatch", "ExpiredToken", "InvalidArgument", "SlowDown"):
         s3_proxy.script = lambda _, code=code: s3_error(503 if code == "SlowDown" else 403, code)
         with pytest.raises(SyncError) as caught:
-            check(proxied, TEMPLATE, ONCE)
+            check(proxied, TEMPLATE)
         assert "test-secret" not in str(caught.value)
 
 

@@ -21,7 +21,7 @@ from destination_s3_spark.errors import ConfigError, SyncError
 from destination_s3_spark.protocol.catalog import parse_catalog
 from destination_s3_spark.storage.client import s3_client
 from destination_s3_spark.storage.s3 import S3Store
-from destination_s3_spark.storage.settings import ClientLimits, S3Settings
+from destination_s3_spark.storage.settings import S3Settings
 from unit_tests.examples import examples, quick_first
 from unit_tests.sync.delta_lake import DATE, PROPERTIES, ROOT, DeltaLake, catalog, join_every_third_file, person, sync
 from unit_tests.tables.publishers.delta_readers import DeltaReaders
@@ -192,7 +192,7 @@ def test_members_with_times_of_day_are_left_out(lake: DeltaLake) -> None:
 def test_files_of_destination_s3_are_part_of_it(lake: DeltaLake) -> None:
     sync(lake, catalog(), map(person, range(4)))
     (body,) = [body for body in lake.files(".parquet") if len(pq.read_table(pa.BufferReader(body))) == 4]
-    client = s3_client(lake.settings, ClientLimits())
+    client = s3_client(lake.settings)
     for key in [found.key for found in S3Store(lake.settings).list("lake/")]:
         client.delete_object(Bucket=lake.settings.bucket, Key=key)
     old = f"{ROOT}2026_01_01_1700000000000_0.parquet"

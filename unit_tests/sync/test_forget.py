@@ -141,7 +141,7 @@ class Lake(InlineLake):
 
     @property
     def client(self) -> Any:
-        return s3_client(replace(self.settings, bucket=""), self.settings.limits)
+        return s3_client(replace(self.settings, bucket=""))
 
     def versioned(self) -> None:
         self.client.put_bucket_versioning(Bucket=self.settings.bucket, VersioningConfiguration={"Status": "Enabled"})

@@ -30,7 +30,7 @@ def rows_of(size: int) -> pa.RecordBatch:
 
 
 def published(settings: S3Settings, rows: pa.RecordBatch) -> FileEntry:
-    sink = StagedFileSink(settings, "scratch", limits=ONCE)
+    sink = StagedFileSink(replace(settings, limits=ONCE), "scratch")
     with StagedFile(FileKind.DELTA, sink, ParquetFile(sink, SCHEMA, ParquetOptions())) as file:
         file.write(rows)
         return file.publish()
