@@ -82,7 +82,6 @@ class FilteredText(io.TextIOBase):
         return self.unfiltered.encoding
 
     def write(self, text: str) -> int:
-        """Write the text as it can be printed."""
         self.unfiltered.write(printable(text))
         return len(text)
 

@@ -180,7 +180,6 @@ class Case:
 
     @property
     def key_count(self) -> int:
-        """Number of keys to forget for good."""
         return sum(map(len, self.keys.values()))
 
 

@@ -176,7 +176,6 @@ def succeeds(stream: StreamId, work: Callable[[], None]) -> bool:
 
 
 def say(stream: StreamId, text: str) -> None:
-    """Print a line about a table."""
     sys.stdout.write(f"{stream}: {text}\n")
     sys.stdout.flush()
 

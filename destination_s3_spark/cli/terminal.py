@@ -141,7 +141,6 @@ def write_csv(rows: Iterable[Any], fields: Sequence[str]) -> None:
 
 
 def write_rows(shown: Rows, output: Output, row_type: type[Any], terminal: Terminal) -> None:
-    """Write rows of a dataclass in the chosen form."""
     match output:
         case Output.TABLE:
             terminal.table(shown)

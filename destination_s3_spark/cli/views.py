@@ -140,7 +140,6 @@ def reader_line(row: PublisherState) -> str:
 
 
 def facts(table: TableSummary, merges: MergeCost | None = None) -> Mapping[str, str | None]:
-    """Return names and values of what a table is, for a list."""
     return {
         "stream": table.table,
         "table": table.table_id,

@@ -69,7 +69,6 @@ class Engine:
         self.session.start()
 
     def stop(self) -> None:
-        """End the session immediately."""
         self.session.stop()
 
     def release(self) -> None:

@@ -121,7 +121,6 @@ class Kubernetes(Manager):
         return driver_host([(parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))])
 
     def trials(self) -> tuple[Trial, ...]:
-        """Return what to try: the configuration, the server, the account's rights, and whether a pod like an executor is admitted."""
         return (
             Trial("Kubernetes options", self._require_options),
             Trial("Kubernetes API server", self._reach),

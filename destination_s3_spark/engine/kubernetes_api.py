@@ -99,7 +99,6 @@ class KubernetesApi:
             return None
 
     def pods(self, selector: str) -> list[Answer]:
-        """Return the pods with these labels."""
         found = self._demand("GET", f"{self.pods_path(self.namespace)}?{urlencode({'labelSelector': selector})}")
         return list(found.get("items") or ())
 

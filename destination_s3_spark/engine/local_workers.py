@@ -40,7 +40,6 @@ class LocalWorkers:
         self._started()
 
     def stop(self) -> None:
-        """End the processes."""
         with self._lock:
             pool, self._pool = self._pool, None
         if pool is not None:

@@ -70,7 +70,6 @@ def local_cores(master: str) -> int:
 
 
 def manager_of(cluster: Cluster, conf: Mapping[str, str], directory: Path) -> Manager:
-    """Return the manager of a cluster, for one session."""
     from destination_s3_spark.engine.kubernetes import Kubernetes  # noqa: PLC0415 (Spark in the connector must not pay for it)
     from destination_s3_spark.engine.yarn import Yarn  # noqa: PLC0415 (nor for this)
 
@@ -100,7 +99,6 @@ class DriverSession:
 
     @property
     def starting(self) -> bool:
-        """Whether the session is being started."""
         return self._starter is not None and self._context is None and self._failure is None
 
     def launch(self) -> None:
@@ -181,7 +179,6 @@ class DriverSession:
         return self._jvm
 
     def symptom(self, error: Exception | None) -> Symptom:
-        """Diagnose an exception of Spark, and the state of the JVM."""
         return symptom(error, self._jvm, kernel_killed=oom_kills(self._oom_kill_files) > self._oom_kills_before)
 
     def _start(self) -> None:

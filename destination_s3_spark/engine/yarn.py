@@ -36,7 +36,6 @@ class Yarn(Manager):
         self._environ = environ
 
     def trials(self) -> tuple[Trial, ...]:
-        """Return what to try: the ResourceManager's address."""
         return (Trial("YARN ResourceManager", self._reach),)
 
     def _reach(self) -> None:
@@ -61,7 +60,6 @@ class Yarn(Manager):
         return found
 
     def properties(self) -> dict[str, str]:
-        """Return the driver's address on the way to the ResourceManager, and memory for Python."""
         return {**driver_host(self._addresses()), **python_memory(self.conf)}
 
     def environment(self) -> dict[str, str]:

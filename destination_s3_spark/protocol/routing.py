@@ -68,7 +68,6 @@ class PythonLineRouter:
         self.by_prefix[prefix] = stream
 
     def forget(self, stream: int) -> None:
-        """Drop all prefixes of a stream."""
         self.by_prefix = {prefix: known for prefix, known in self.by_prefix.items() if known != stream}
 
     def route(self, text: bytes, start: int, end: int, offset: int) -> int:

@@ -117,7 +117,6 @@ class Treatment:
         return not self.rules and not self.closed
 
     def rule_of(self, path: KeyPath) -> ColumnRule | None:
-        """Return the rule for the member at this path, or None."""
         return next((rule for rule in self.rules if rule.names(path)), None)
 
     def of_members(self) -> dict[str, ColumnRule] | None:
@@ -127,7 +126,6 @@ class Treatment:
         return {rule.column: rule for rule in reversed(self.rules)}
 
     def decide(self, path: KeyPath) -> Decision:
-        """Decide what to do with the member at a path of a record."""
         rule = self.rule_of(path)
         if rule is None and path[:-1] in self.closed and path not in self.declared:
             rule = DROPPED

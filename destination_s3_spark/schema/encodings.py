@@ -39,7 +39,6 @@ class Encodings:
     time: TimeEncoding = TimeEncoding.TIME
 
     def to_json(self) -> dict[str, str]:
-        """Return the encodings as a schema event records them."""
         return {"extractedAt": self.extracted_at.value, "time": self.time.value}
 
     @classmethod

@@ -51,7 +51,6 @@ class PartitionSpec:
     name: str
 
     def to_json(self) -> dict[str, str]:
-        """Return the spec as a schema event records it."""
         return {"source": self.source, "transform": self.transform.value, "name": self.name}
 
     @classmethod

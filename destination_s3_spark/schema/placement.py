@@ -50,8 +50,6 @@ class SchemaPolicy:
 
 @dataclass(frozen=True, slots=True)
 class TableField:
-    """A data column."""
-
     id: int
     """Column id, never reused."""
     name: str

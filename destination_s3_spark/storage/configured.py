@@ -10,7 +10,6 @@ from destination_s3_spark.storage.settings import USUAL_LIMITS, AccessKey, Check
 
 
 def s3_settings(config: Config, limits: ClientLimits = USUAL_LIMITS) -> S3Settings:
-    """Return the settings of the bucket and its connection."""
     s3, key_id, secret = config.s3, config.access_key_id, config.secret_access_key
     return S3Settings(
         bucket=config.s3_bucket_name,
@@ -29,5 +28,4 @@ def s3_settings(config: Config, limits: ClientLimits = USUAL_LIMITS) -> S3Settin
 
 
 def path_template(config: Config, started_at: datetime, sync_id: int) -> PathTemplate:
-    """Return the template for the keys of a sync that starts at this time."""
     return PathTemplate(config.s3_bucket_path, config.s3_path_format, config.file_name_pattern, started_at, sync_id)

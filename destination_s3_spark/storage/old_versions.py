@@ -20,7 +20,6 @@ class OldVersions(NamedTuple):
     markers: list[Version]
 
     def of(self, keys: Callable[[str], bool]) -> OldVersions:
-        """Return those of some keys."""
         return OldVersions(*([one for one in found if keys(one[0])] for found in self))
 
 

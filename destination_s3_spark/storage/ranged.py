@@ -69,7 +69,6 @@ class RangedFile(io.RawIOBase):
         return True
 
     def close(self) -> None:
-        """End the reading and release the tail."""
         super().close()
         self._tail = None
 

@@ -42,7 +42,6 @@ class SharedBody(BytesIO):
         self._beginning = beginning
 
     def sha256(self) -> str:
-        """Return the SHA-256 of the body in hex."""
         return self._beginning.sha256_of(memoryview(self._body))
 
 

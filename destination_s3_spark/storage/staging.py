@@ -89,11 +89,9 @@ class StagedFileSink(io.RawIOBase):
         self._copy = None
 
     def tell(self) -> int:
-        """Return the number of bytes written so far."""
         return self._size
 
     def writable(self) -> bool:
-        """Return True until the file is closed."""
         return not self.closed
 
     def stage(self) -> StagedUpload:

@@ -45,7 +45,6 @@ class Backlog:
 
     @property
     def bytes(self) -> int:
-        """Bytes not landed yet."""
         return self.end - self.cut
 
 

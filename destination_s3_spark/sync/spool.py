@@ -116,7 +116,6 @@ class Spool:
             return self._streams[stream].end
 
     def records(self, stream: int) -> int:
-        """Return the stream's number of records so far."""
         with self._lock:
             return self._streams[stream].records
 
@@ -196,7 +195,6 @@ class Spool:
             return _input_offset(spool.segments[at], record)
 
     def close(self) -> None:
-        """Remove the directory and everything in it."""
         with self._lock:
             shutil.rmtree(self._directory, ignore_errors=True)
 

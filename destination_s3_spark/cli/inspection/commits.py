@@ -89,7 +89,6 @@ def taken_back(blocks: Sequence[Block]) -> frozenset[int]:
 
 
 def kind_of(block: Block) -> str:
-    """Return the name of the block's event."""
     return block.event.kind if isinstance(block.event, UnknownEvent) else type(block.event).__name__
 
 
@@ -327,7 +326,6 @@ class MergeCost:
 
     @property
     def figures(self) -> str:
-        """The figures in words."""
         which = "the last one" if self.merges == 1 else f"the last {self.merges}"
         sizes = f"{size_text(self.bytes_written)} for {size_text(self.bytes_merged)} of new rows"
         return f"{which} wrote {sizes}: {self.amplification:,.{0 if self.amplification >= 10 else 1}f} bytes for each byte"

@@ -49,7 +49,6 @@ class ConfiguredTable:
 
     @property
     def has_delta_log(self) -> bool:
-        """Whether the table is a Delta table, too."""
         return self.config.publish.delta and isinstance(self.config.format, ParquetFormat)
 
     @property

@@ -88,7 +88,6 @@ class TableSummary:
 
     @property
     def table(self) -> str:
-        """The stream's name with its namespace."""
         return str(StreamId(self.namespace, self.stream))
 
 
@@ -177,7 +176,6 @@ class PublisherState:
 
 
 def readers(table: InspectedTable) -> tuple[PublisherState, ...]:
-    """Return one row per publisher of the table."""
     return tuple(_state(table, found) for found in table.publications)
 
 

@@ -61,8 +61,6 @@ class TableSection:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Everything that the page shows."""
-
     place: str
     made_at: datetime
     version: str
@@ -74,7 +72,6 @@ class Page:
 
 
 def page(place: str, tables: Sequence[TableFigures], unread: Sequence[UnreadTable], made_at: datetime) -> Page:
-    """Return the page of tables under `place`."""
     points = points_of(len(tables))
     largest = max([table.summary.bytes for table in tables], default=0) or 1
     found = findings(tables, unread)

@@ -57,7 +57,6 @@ class Scale:
         return max((tick.text for tick in self.ticks), key=len)
 
     def share(self, value: float) -> float:
-        """Return the position of a value as a share of the axis."""
         return value / self.top
 
 

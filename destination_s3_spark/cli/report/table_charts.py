@@ -133,7 +133,6 @@ def duration(table: TableFigures) -> Chart | Absent:
 
 
 def throughput(table: TableFigures) -> Chart | Absent:
-    """Return the chart of the rows per second of the syncs."""
     syncs = drawn_syncs(table)
     values = [rows_per_second(sync) or 0.0 for sync in syncs]
     if not any(values):
@@ -197,7 +196,6 @@ def _sync_text(sync: RecordedSync) -> str:
 
 
 def files_by_size(table: TableFigures) -> Chart | Absent:
-    """Return the histogram of the final table's files by size."""
     sizes = [
         file.bytes for file in table.files if file.kind is FileKind.FINAL and file.standing is FileStatus.LIVE and file.bytes is not None
     ]

@@ -17,7 +17,6 @@ _MALLOPT = {"MALLOC_TRIM_THRESHOLD_": -1, "MALLOC_MMAP_THRESHOLD_": -3, "MALLOC_
 
 
 def enabled() -> bool:
-    """Return whether shortcuts are enabled."""
     return os.environ.get(VARIABLE, "").strip().lower() != "off"
 
 

@@ -68,7 +68,6 @@ class StreamFigures:
 
     @property
     def full_name(self) -> str:
-        """Namespace and name, as messages show them."""
         return str(StreamId(self.namespace, self.name))
 
     @property
@@ -118,7 +117,6 @@ class Pulse:
 
 
 def stream_figures(index: int, table: StreamTable, spool: Spool) -> StreamFigures:
-    """Return the figures of a stream as they are now."""
     stream, written, state = table.stream, table.writer.written, table.writer.state
     rule = table.rules.merges_of(stream.id) if table.deduplicated else None
     return StreamFigures(
@@ -171,7 +169,6 @@ def installation(catalog: Catalog) -> str:
 
 
 def modes(stream: Stream) -> str:
-    """Return the stream's sync mode and destination sync mode."""
     return f"{stream.sync_mode}, {stream.destination_sync_mode.value}"
 
 

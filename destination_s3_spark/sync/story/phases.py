@@ -76,7 +76,6 @@ class Phases:
                     self._active[phase] = replace(self._active[phase], parts_done=done, parts=total)
 
     def silent(self) -> None:
-        """Note that the source sends nothing at the moment."""
         if self.silent_since is None:
             self.silent_since = self._clock()
 

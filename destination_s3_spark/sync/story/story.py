@@ -99,7 +99,6 @@ class Story:
         return self._last
 
     def figures(self, ending: Ending) -> SyncFigures:
-        """Return the figures of the sync that has ended."""
         streams = self._streams()
         counts = self._counts
         return SyncFigures(
