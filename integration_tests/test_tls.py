@@ -19,7 +19,7 @@ from destination_s3_spark import tables
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.config.iceberg_options import IcebergRest
 from destination_s3_spark.storage.configured import s3_settings
-from destination_s3_spark.storage.credentials import ExecutorCredentials, for_executors
+from destination_s3_spark.storage.credentials import for_executors
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.publishers.iceberg.catalogs import connected
 from integration_tests.lake import Lake
@@ -115,7 +115,7 @@ def test_executors_trust_whom_the_driver_trusts_and_readers_in_python_too(
             bundle.write_text(environment)
             monkeypatch.setenv("AWS_CA_BUNDLE", str(bundle))
         config = {**options, "s3": {"ca_certificate": option}}
-        settings = for_executors(s3_settings(Config.parse(config)), ExecutorCredentials.FORWARD)
+        settings = for_executors(s3_settings(Config.parse(config)), forward=True)
         assert on_an_executor(settings).startswith("lake/shop/users/")
         table = tables.read(json.loads(json.dumps(config)), "users", namespace="shop")
         assert sorted(table.to_table()["id"].to_pylist()) == list(range(10))

@@ -11,21 +11,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from destination_s3_spark.engine.failures import job_failure
 from destination_s3_spark.engine.machine import OOM_KILL_FILES
-from destination_s3_spark.engine.outcome import Done, Failed, guarded
+from destination_s3_spark.engine.outcome import Done, Failed, Result, Task, guarded
 from destination_s3_spark.engine.session import TASK_ATTEMPTS, DriverSession, SparkSettings
 from destination_s3_spark.engine.waiting import give_up_without_executors
 from destination_s3_spark.errors import SyncError
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-
-Task = TypeVar("Task")
-Result = TypeVar("Result")
 
 Progress = Callable[[int, int], None]
 """Receives the number of completed groups of tasks and the total number of groups."""

@@ -7,7 +7,6 @@ import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NoReturn
 
 from destination_s3_spark.engine.jvm import LOG4J, spark_home
 from destination_s3_spark.errors import ConfigError
@@ -56,12 +55,7 @@ def run() -> int:
         line = command(os.environ)
     except ConfigError as error:
         sys.stderr.write(f"{error.message}\n")
-    else:
-        _become(line)
-    return 1
-
-
-def _become(line: list[str]) -> NoReturn:
+        return 1
     os.environ["PATH"] = os.pathsep.join(filter(None, (str(Path(sys.executable).parent), os.environ.get("PATH"))))
     os.environ["SPARK_HOME"] = str(spark_home())
-    os.execv(line[0], line)  # noqa: S606 (no shell)
+    return os.execv(line[0], line)  # noqa: S606 (no shell)

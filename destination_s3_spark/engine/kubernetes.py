@@ -123,16 +123,10 @@ class Kubernetes(Manager):
     def trials(self) -> tuple[Trial, ...]:
         return (
             Trial("Kubernetes options", self._require_options),
-            Trial("Kubernetes API server", self._reach),
-            Trial("Kubernetes account", self._require_rights),
+            Trial("Kubernetes API server", lambda: self.api.reach()),  # noqa: PLW0108 (`api` may raise, and only here)
+            Trial("Kubernetes account", lambda: self.api.require_rights()),  # noqa: PLW0108
             Trial("executor's pod", lambda: self.api.try_pod(self._pod_to_try())),
         )
-
-    def _reach(self) -> None:
-        self.api.reach()
-
-    def _require_rights(self) -> None:
-        self.api.require_rights()
 
     def _require_options(self) -> None:
         _ = self._image, self.api.namespace
@@ -159,6 +153,7 @@ class Kubernetes(Manager):
 
     def properties(self) -> dict[str, str]:
         """Return what Spark cannot find out, or would find out wrongly."""
+        template = {"apiVersion": "v1", "kind": "Pod", "spec": {**POD, "containers": [CONTAINER]}}
         found = {
             **self._driver,
             **python_memory(self.conf),
@@ -166,7 +161,7 @@ class Kubernetes(Manager):
             "spark.app.id": self._application,
             "spark.kubernetes.namespace": self._namespace,
             "spark.kubernetes.container.image": self._image,
-            "spark.kubernetes.executor.podTemplateFile": str(self._written("executor-pod.json", json.dumps(_template()))),
+            "spark.kubernetes.executor.podTemplateFile": str(self._written("executor-pod.json", json.dumps(template))),
             # The driver's host is the pod's address; what it binds to may be 0.0.0.0.
             "spark.kubernetes.executor.useDriverPodIP": "false",
             # Spark would delete collections, a right that Airbyte's account lacks, and the logs of executors with them.
@@ -271,11 +266,6 @@ class Kubernetes(Manager):
                 self.api.delete_pod(pod["metadata"]["name"])
         except SyncError as error:
             logger.warning("executors' pods of %s may be left: %s", self._application, error.message)
-
-
-def _template() -> dict[str, Any]:
-    """Return the pod that Spark completes. Its image and user are the container's own."""
-    return {"apiVersion": "v1", "kind": "Pod", "spec": {**POD, "containers": [CONTAINER]}}
 
 
 def _state(pod: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -52,10 +52,9 @@ class KubernetesApi:
         )
         self._pool.pool_classes_by_scheme = checked_pools("spark.master")
 
-    @classmethod
-    def pods_path(cls, namespace: str, name: str = "", part: str = "") -> str:
-        """Return the path of all pods of a namespace, of one, or of a part of one."""
-        return "/".join(filter(None, ("/api/v1/namespaces", quote(namespace, ""), "pods", quote(name, ""), part)))
+    def _path(self, name: str = "", part: str = "") -> str:
+        """Return the path of all pods, of one, or of a part of one."""
+        return "/".join(filter(None, ("/api/v1/namespaces", quote(self.namespace, ""), "pods", quote(name, ""), part)))
 
     def reach(self) -> None:
         """Raise ConfigError unless a Kubernetes API server answers at the address."""
@@ -69,7 +68,7 @@ class KubernetesApi:
 
     def require_rights(self) -> None:
         """Raise ConfigError unless the token is known and its account may do what a session needs."""
-        self._demand("GET", f"{self.pods_path(self.namespace)}?limit=1")
+        self._demand("GET", f"{self._path()}?limit=1")
         missing = [f"{verb} {resource}" for verb, resource in RIGHTS if not self._may(verb, resource)]
         if missing:
             raise ConfigError(
@@ -89,30 +88,30 @@ class KubernetesApi:
 
     def try_pod(self, pod: Answer) -> None:
         """Have the server judge a pod without making it: rights, admission, quotas and the account are tried."""
-        self._demand("POST", f"{self.pods_path(self.namespace)}?dryRun=All", pod)
+        self._demand("POST", f"{self._path()}?dryRun=All", pod)
 
     def pod(self, name: str) -> Answer | None:
         """Return a pod, or None if there is none that can be seen."""
         try:
-            return self._request("GET", self.pods_path(self.namespace, name))
+            return self._request("GET", self._path(name))
         except Refused:
             return None
 
     def pods(self, selector: str) -> list[Answer]:
-        found = self._demand("GET", f"{self.pods_path(self.namespace)}?{urlencode({'labelSelector': selector})}")
+        found = self._demand("GET", f"{self._path()}?{urlencode({'labelSelector': selector})}")
         return list(found.get("items") or ())
 
     def delete_pod(self, name: str) -> None:
         """Delete a pod, which may be gone already."""
         try:
-            self._request("DELETE", self.pods_path(self.namespace, name))
+            self._request("DELETE", self._path(name))
         except Refused as refused:
             if refused.status != 404:
                 raise self.explained(refused) from refused
 
     def log(self, name: str) -> tuple[str, ...]:
         """Return the last lines that a pod has written; none if they cannot be read."""
-        path = f"{self.pods_path(self.namespace, name, 'log')}?tailLines={MOST_LOG_LINES}"
+        path = f"{self._path(name, 'log')}?tailLines={MOST_LOG_LINES}"
         try:
             return tuple(self._send("GET", path, None).decode(errors="replace").splitlines())
         except (Refused, SyncError):

@@ -253,12 +253,6 @@ def _has_account() -> bool:
     return True
 
 
-def _name_the_user(gateway: Any) -> None:
-    """Name a user without an account to Hadoop, whose own lookup would fail. Hadoop's variables do not prevent that lookup."""
-    hadoop = gateway.jvm.org.apache.hadoop.security.UserGroupInformation
-    hadoop.setLoginUser(hadoop.createRemoteUser(USER_WITHOUT_ACCOUNT))
-
-
 def _prepare_environment(cluster: Cluster | None) -> None:
     if not _has_account():
         for name in NAMES_OF_USER:
@@ -275,7 +269,9 @@ def _spark_context(gateway: Any, conf: Mapping[str, Any], environment: dict[str,
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415 (spec and check must not pay for it)
 
     if not _has_account():
-        _name_the_user(gateway)
+        # Hadoop's own lookup of the user would fail, and its variables do not prevent it.
+        hadoop = gateway.jvm.org.apache.hadoop.security.UserGroupInformation
+        hadoop.setLoginUser(hadoop.createRemoteUser(USER_WITHOUT_ACCOUNT))
     # Otherwise a scheduler thread that dies for lack of memory or threads would leave the rest waiting for it indefinitely.
     handler = gateway.jvm.org.apache.spark.util.SparkUncaughtExceptionHandler(False)
     gateway.jvm.java.lang.Thread.setDefaultUncaughtExceptionHandler(handler)

@@ -23,7 +23,7 @@ from destination_s3_spark.storage.ca_bundle import ca_bundle
 from destination_s3_spark.storage.endpoint import S3_ENDPOINT, check_endpoint, checked_pools
 from destination_s3_spark.storage.failures import explain, require_s3_answers
 from destination_s3_spark.storage.patience import Patience
-from destination_s3_spark.storage.settings import Checksums, Encryption, S3Settings
+from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.signing import hash_beginnings_once
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _built(settings: S3Settings) -> S3Client:
 
 def _config(settings: S3Settings) -> Config:
     limits = settings.limits
-    checksums = settings.checksums or (Checksums.WHEN_REQUIRED if settings.endpoint else Checksums.WHEN_SUPPORTED)
+    checksums = settings.checksums or ("when_required" if settings.endpoint else "when_supported")
     return Config(
         user_agent=USER_AGENT,
         connect_timeout=limits.connect_timeout_s,
@@ -94,8 +94,8 @@ def _config(settings: S3Settings) -> Config:
         retries={"mode": "standard", "total_max_attempts": 1},  # `Patience` retries instead
         # MinIO, Ceph and others serve no virtual-hosted buckets unless their DNS is set up for it.
         s3={"addressing_style": "path"} if settings.endpoint else None,
-        request_checksum_calculation=checksums.value,
-        response_checksum_validation=checksums.value,
+        request_checksum_calculation=checksums,
+        response_checksum_validation=checksums,
     )
 
 
@@ -104,8 +104,8 @@ def _shared_parameters(settings: S3Settings) -> dict[str, str]:
     shared: dict[str, str] = {}
     if settings.expected_bucket_owner:
         shared |= {"ExpectedBucketOwner": settings.expected_bucket_owner, "ExpectedSourceBucketOwner": settings.expected_bucket_owner}
-    if settings.sse is not Encryption.NONE:
-        shared["ServerSideEncryption"] = settings.sse.value
+    if settings.sse:
+        shared["ServerSideEncryption"] = settings.sse
         if settings.kms_key_id:
             shared["SSEKMSKeyId"] = settings.kms_key_id
     return shared

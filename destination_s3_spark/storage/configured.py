@@ -6,7 +6,7 @@ from datetime import datetime
 
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.storage.paths import PathTemplate
-from destination_s3_spark.storage.settings import USUAL_LIMITS, AccessKey, Checksums, ClientLimits, Encryption, S3Settings
+from destination_s3_spark.storage.settings import USUAL_LIMITS, AccessKey, ClientLimits, S3Settings
 
 
 def s3_settings(config: Config, limits: ClientLimits = USUAL_LIMITS) -> S3Settings:
@@ -17,10 +17,10 @@ def s3_settings(config: Config, limits: ClientLimits = USUAL_LIMITS) -> S3Settin
         endpoint=config.s3_endpoint,
         credentials=None if key_id is None or secret is None else AccessKey(key_id.get_secret_value(), secret.get_secret_value()),
         role_arn=config.role_arn,
-        sse=Encryption(s3.sse) if s3.sse else Encryption.NONE,
+        sse=s3.sse,
         kms_key_id=s3.kms_key_id,
         expected_bucket_owner=s3.expected_bucket_owner,
-        checksums=Checksums(s3.checksums) if s3.checksums else None,
+        checksums=s3.checksums,
         single_writer=s3.single_writer,
         ca_certificate=s3.ca_certificate,
         limits=limits,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -71,24 +70,14 @@ def forwardable(settings: S3Settings) -> S3Settings:
     return replace(settings, credentials=keys, role_arn=None)
 
 
-class ExecutorCredentials(Enum):
-    """Credentials with which executors on other machines reach the bucket."""
-
-    OWN = "own"
-    """AWS's default chain on the executor. Credentials of the configuration never leave the driver."""
-    FORWARD = "forward"
-    """The credentials of the driver."""
-
-
-def for_executors(settings: S3Settings, credentials: ExecutorCredentials) -> S3Settings:
+def for_executors(settings: S3Settings, *, forward: bool) -> S3Settings:
     """Return the settings for tasks on a cluster, which trust the authorities that the driver trusts.
 
-    Forwarded credentials may expire: call this for each job. Raises like `forwardable`.
+    `forward`: with the driver's credentials, which may expire: call this for each job. Raises like `forwardable`. Without it, executors use
+    AWS's default chain on their machines, and credentials of the configuration never leave the driver.
     """
     settings = replace(settings, ca_certificate=certificates(settings))
-    if credentials is ExecutorCredentials.FORWARD:
-        return forwardable(settings)
-    return replace(settings, credentials=None, role_arn=None)
+    return forwardable(settings) if forward else replace(settings, credentials=None, role_arn=None)
 
 
 class _AssumedRole(CredentialProvider):

@@ -24,7 +24,7 @@ from botocore.exceptions import (
 from botocore.parsers import ResponseParser, ResponseParserError, ResponseParserFactory
 
 from destination_s3_spark.errors import ConfigError, SyncError, TransientError
-from destination_s3_spark.storage.settings import Encryption, S3Settings
+from destination_s3_spark.storage.settings import S3Settings
 
 IAM_ACTIONS = {
     "AbortMultipartUpload": "s3:AbortMultipartUpload",
@@ -160,7 +160,7 @@ def denied(operation: str, doing: str, settings: S3Settings) -> ConfigError:
     hints = [f"Allow {action} to the credentials in use."]
     if operation in _READS:
         hints.append("For an object that does not exist S3 also answers so unless s3:ListBucket is allowed on the bucket.")
-    if settings.sse in {Encryption.KMS, Encryption.KMS_DSSE}:
+    if settings.sse in {"aws:kms", "aws:kms:dsse"}:
         hints.append("With KMS encryption kms:GenerateDataKey and kms:Decrypt on the key are needed too.")
     if settings.expected_bucket_owner:
         hints.append(f"Or the bucket is not owned by account {settings.expected_bucket_owner} (s3.expected_bucket_owner).")
@@ -191,7 +191,7 @@ def _explain_answer(error: ClientError, doing: str, settings: S3Settings) -> Syn
         return ConfigError(f"{doing}: the KMS key cannot be used ({name}). Check s3.kms_key_id, its state and its region.")
     if name in _PASSING or status(error) in _PASSING_STATUS or (status(error) >= 500 and status(error) != 501):
         return TransientError(f"{doing}: {place} answered {_answer(error)} after all retries. Try again.")
-    asked = "" if settings.sse is Encryption.NONE else f", first of all s3.sse '{settings.sse.value}'"
+    asked = "" if settings.sse is None else f", first of all s3.sse '{settings.sse}'"
     return ConfigError(f"{doing}: {place} refused the request with {_answer(error)}. Check that it supports the S3 settings{asked}.")
 
 

@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum
+from typing import Literal
 
-
-class Encryption(Enum):
-    """Server-side encryption requested on every write. The value is S3's `x-amz-server-side-encryption`."""
-
-    NONE = "none"
-    S3 = "AES256"
-    KMS = "aws:kms"
-    KMS_DSSE = "aws:kms:dsse"
-
-
-class Checksums(Enum):
-    """Values of botocore's `request_checksum_calculation` and `response_checksum_validation`."""
-
-    WHEN_SUPPORTED = "when_supported"
-    WHEN_REQUIRED = "when_required"
+Encryption = Literal["AES256", "aws:kms", "aws:kms:dsse"]
+"""Server-side encryption that is requested on every write: S3's `x-amz-server-side-encryption`."""
+Checksums = Literal["when_supported", "when_required"]
+"""Values of botocore's `request_checksum_calculation` and `response_checksum_validation`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +57,7 @@ class S3Settings:
     endpoint: str | None = None
     credentials: AccessKey | None = None
     role_arn: str | None = None
-    sse: Encryption = Encryption.NONE
+    sse: Encryption | None = None
     kms_key_id: str | None = None
     expected_bucket_owner: str | None = None
     checksums: Checksums | None = None

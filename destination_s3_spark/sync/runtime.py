@@ -14,6 +14,7 @@ from destination_s3_spark.config.spark_conf import PYTHON, api_server, hosts, is
 from destination_s3_spark.engine.cluster import Cluster
 from destination_s3_spark.engine.engine import Engine, Groups
 from destination_s3_spark.engine.machine import available_cpus, container_memory_bytes, jvm_heap_mb
+from destination_s3_spark.engine.manager import megabytes
 from destination_s3_spark.engine.session import SparkSettings, local_cores
 from destination_s3_spark.engine.startup import class_data
 from destination_s3_spark.errors import ConfigError, lack_error
@@ -22,7 +23,6 @@ from destination_s3_spark.storage.endpoint import check_endpoint, check_host, cl
 from destination_s3_spark.sync.scratch import scratch_directory
 
 if TYPE_CHECKING:
-    from destination_s3_spark.storage.credentials import ExecutorCredentials
     from destination_s3_spark.storage.settings import S3Settings
 
 TASKS = "destination_s3_spark.tables.landing.land"
@@ -69,18 +69,16 @@ def engine_of(config: Config, scratch: Path, start_limit_s: float = CLUSTER_STAR
     settings = spark_settings(config, scratch, start_limit_s)
     if is_local(config.spark.master):
         return Engine(settings, TASKS)
-    from destination_s3_spark.storage.credentials import ExecutorCredentials  # noqa: PLC0415 (boto3 imports slowly, and only clusters need it)
-
-    credentials = ExecutorCredentials(config.spark.executor_credentials)
-    return Engine(settings, TASKS, lambda groups: with_credentials(groups, credentials))
+    forward = config.spark.executor_credentials == "forward"
+    return Engine(settings, TASKS, lambda groups: with_credentials(groups, forward=forward))
 
 
-def with_credentials(groups: Groups, credentials: ExecutorCredentials) -> list[list[Any]]:
+def with_credentials(groups: Groups, *, forward: bool) -> list[list[Any]]:
     """Replace the S3 settings of each task, which are for this machine, by those for executors on other machines.
 
-    A task has them as `s3` or in its `resources`.
+    A task has them as `s3` or in its `resources`. `forward`: with the credentials of this machine.
     """
-    from destination_s3_spark.storage.credentials import for_executors  # noqa: PLC0415
+    from destination_s3_spark.storage.credentials import for_executors  # noqa: PLC0415 (boto3 imports slowly, and only clusters need it)
 
     known: dict[S3Settings, S3Settings] = {}
 
@@ -88,7 +86,7 @@ def with_credentials(groups: Groups, credentials: ExecutorCredentials) -> list[l
         if hasattr(part, "resources"):
             return replace(part, resources=replaced(part.resources))
         if part.s3 not in known:
-            known[part.s3] = for_executors(part.s3, credentials)
+            known[part.s3] = for_executors(part.s3, forward=forward)
         return replace(part, s3=known[part.s3])
 
     return [[replaced(task) for task in tasks] for tasks in groups]
@@ -100,7 +98,7 @@ def spark_settings(config: Config, scratch: Path, start_limit_s: float = CLUSTER
     Raises ConfigError for a cluster in Airbyte Cloud, and for one at an address that may not be contacted.
     """
     spark = config.spark
-    heap = _megabytes(spark.driver_memory) if spark.driver_memory else jvm_heap_mb(container_memory_bytes())
+    heap = megabytes(spark.driver_memory or "") or jvm_heap_mb(container_memory_bytes())
     return SparkSettings(
         local_cores(spark.master) if is_local(spark.master) else 0,
         heap,
@@ -142,8 +140,3 @@ def landing_bytes(config: Config) -> int:
     cores = settings.cores or available_cpus()
     left = container_memory_bytes() - settings.heap_mb * MIB - (cores + 1) * WORKER_BYTES
     return min(max(left // (3 * cores), TASK_MIN_BYTES), 512 * MIB)
-
-
-def _megabytes(text: str) -> int:
-    number, unit = int(text[:-1]), text[-1]
-    return number * 1024 if unit == "g" else number

@@ -13,7 +13,7 @@ from botocore.awsrequest import AWSHTTPConnection
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.storage.credentials import forwardable
 from destination_s3_spark.storage.s3 import S3Store
-from destination_s3_spark.storage.settings import AccessKey, Checksums, ClientLimits, Encryption, S3Settings
+from destination_s3_spark.storage.settings import AccessKey, ClientLimits, S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
 
 ONCE = ClientLimits(attempts=1, connect_timeout_s=2, read_timeout_s=5)
@@ -108,12 +108,12 @@ def test_every_request_says_whose_it_is(proxied: S3Settings, s3_proxy: Any) -> N
 
 
 def test_checksums_can_be_asked_for(proxied: S3Settings, s3_proxy: Any) -> None:
-    S3Store(replace(proxied, checksums=Checksums.WHEN_SUPPORTED, limits=ONCE)).put("a", b"x")
+    S3Store(replace(proxied, checksums="when_supported", limits=ONCE)).put("a", b"x")
     assert any(name.startswith("x-amz-checksum") for name in s3_proxy.calls[0].headers)
 
 
 def test_encryption_is_asked_for_where_an_object_begins_and_nowhere_else(proxied: S3Settings, s3_proxy: Any) -> None:
-    use_every_call(replace(proxied, sse=Encryption.KMS, kms_key_id="key-1"))
+    use_every_call(replace(proxied, sse="aws:kms", kms_key_id="key-1"))
     encrypted = {call.operation for call in s3_proxy.calls if call.headers.get("x-amz-server-side-encryption") == "aws:kms"}
     assert encrypted == {"PutObject", "CreateMultipartUpload"}
     assert {call.operation for call in s3_proxy.calls if call.headers.get("x-amz-server-side-encryption-aws-kms-key-id")} == encrypted

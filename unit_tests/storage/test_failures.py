@@ -6,7 +6,7 @@ from botocore.exceptions import ClientError
 
 from destination_s3_spark.errors import ConfigError, TransientError
 from destination_s3_spark.storage.failures import explain, no_answer
-from destination_s3_spark.storage.settings import AccessKey, Encryption, S3Settings
+from destination_s3_spark.storage.settings import AccessKey, S3Settings
 
 SETTINGS = S3Settings("lake", "eu-west-1", "https://s3.example", AccessKey("AKIA", "planted-secret", "planted-token"))
 
@@ -67,7 +67,7 @@ def test_the_right_region_is_named_when_the_store_tells_it() -> None:
 
 
 def test_denials_mention_what_the_settings_add_to_the_permissions_needed() -> None:
-    settings = S3Settings("lake", sse=Encryption.KMS, expected_bucket_owner="123456789012")
+    settings = S3Settings("lake", sse="aws:kms", expected_bucket_owner="123456789012")
     message = explain(answer(403, "AccessDenied"), "Writing", settings).message
     assert "kms:GenerateDataKey" in message
     assert "123456789012" in message

@@ -7,7 +7,6 @@ import pytest
 
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.errors import ConfigError
-from destination_s3_spark.storage.credentials import ExecutorCredentials
 from destination_s3_spark.storage.settings import AccessKey, S3Settings
 from destination_s3_spark.sync.runtime import spark_settings, with_credentials
 from destination_s3_spark.tables.updates.resources import TaskResources
@@ -37,10 +36,10 @@ def _usual_authorities(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("settings", [PLACE, KEYED, BY_ROLE])
 def test_executors_with_credentials_of_their_own_learn_nothing_of_ours(settings: S3Settings) -> None:
-    groups = with_credentials([[Task(1, settings)], [Task(2, settings), Task(3, PLACE)]], ExecutorCredentials.OWN)
+    groups = with_credentials([[Task(1, settings)], [Task(2, settings), Task(3, PLACE)]], forward=False)
 
     assert groups == [[Task(1, PLACE)], [Task(2, PLACE), Task(3, PLACE)]]
-    assert with_credentials([[MergeTask(TaskResources(settings, 5))]], ExecutorCredentials.OWN) == [[MergeTask(TaskResources(PLACE, 5))]]
+    assert with_credentials([[MergeTask(TaskResources(settings, 5))]], forward=False) == [[MergeTask(TaskResources(PLACE, 5))]]
     assert "secret" not in str([task.s3.credentials for group in groups for task in group])
 
 
@@ -49,10 +48,10 @@ def test_forwarded_credentials_are_those_of_the_moment(monkeypatch: pytest.Monke
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     task = Task(1, PLACE)
 
-    assert with_credentials([[task]], ExecutorCredentials.FORWARD) == [[Task(1, replace(PLACE, credentials=AccessKey("first", "secret")))]]
+    assert with_credentials([[task]], forward=True) == [[Task(1, replace(PLACE, credentials=AccessKey("first", "secret")))]]
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "second")
-    assert with_credentials([[task]], ExecutorCredentials.FORWARD) == [[Task(1, replace(PLACE, credentials=AccessKey("second", "secret")))]]
-    assert with_credentials([[Task(1, KEYED)]], ExecutorCredentials.FORWARD) == [[Task(1, KEYED)]]
+    assert with_credentials([[task]], forward=True) == [[Task(1, replace(PLACE, credentials=AccessKey("second", "secret")))]]
+    assert with_credentials([[Task(1, KEYED)]], forward=True) == [[Task(1, KEYED)]]
 
 
 @pytest.mark.parametrize(
