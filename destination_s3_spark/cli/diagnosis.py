@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from importlib import metadata
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -26,7 +25,7 @@ from destination_s3_spark.cli.terminal import size_text
 from destination_s3_spark.config.config import GIB, MIB, Config
 from destination_s3_spark.config.iceberg_options import IcebergRest
 from destination_s3_spark.config.settings_model import Settings
-from destination_s3_spark.config.spark_conf import is_local
+from destination_s3_spark.config.spark_conf import is_local, is_loopback
 from destination_s3_spark.engine.machine import container_memory_bytes
 from destination_s3_spark.errors import ConfigError, SyncError
 from destination_s3_spark.protocol.catalog import parse_catalog
@@ -102,21 +101,15 @@ def _in_the_open(config: Config) -> Iterator[Finding]:
         addresses["publish.iceberg.oauth2_server_uri"] = config.publish.iceberg.oauth2_server_uri
     for option, address in addresses.items():
         url = urlsplit(address or "")
-        if url.scheme.lower() == "http" and not _is_loopback(url.hostname or ""):
+        host = url.hostname or ""
+        if url.scheme.lower() == "http" and not is_loopback(host) and not host.endswith(".localhost"):
             yield Finding(
                 "configuration",
                 option,
                 Verdict.DOUBTFUL,
-                f"{url.hostname} is asked over plain http: whoever is on the way reads all data and tokens and may change them. Use https, "
+                f"{host} is asked over plain http: whoever is on the way reads all data and tokens and may change them. Use https, "
                 "with s3.ca_certificate if its certificate is of an authority of your own.",
             )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
 
 
 def look_at_streams(factory: TableFactory, catalog: bytes) -> Iterator[Finding]:

@@ -29,7 +29,7 @@ from destination_s3_spark.cli.inspection.table import (
     shown_or_unread,
     table_files,
 )
-from destination_s3_spark.cli.terminal import Output, Progress, Rows, Terminal, Width, write_json, write_rows
+from destination_s3_spark.cli.terminal import Output, Progress, Rows, Terminal, write_json, write_rows
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.schema.arrow import bare_flatbuffer
 from destination_s3_spark.stream_id import StreamId
@@ -62,7 +62,7 @@ class View(Enum):
 
 
 def run(
-    config_path: str, name: str | None, namespace: str | None, view: View | None, output: Output, width: Width, most_blocks: int
+    config_path: str, name: str | None, namespace: str | None, view: View | None, output: Output, most_blocks: int, *, wide: bool
 ) -> int:
     """Print all tables, one table or a view of it. Return 1 if a table could not be read; the others are printed.
 
@@ -71,7 +71,7 @@ def run(
     Raises ConfigError if the configuration is wrong or there is no such table.
     """
     factory = table_factory(read_config(config_path))
-    terminal = Terminal(width)
+    terminal = Terminal(wide=wide)
     found = find_tables(factory)
     publishers = factory.publishers(found)
     if name is None:

@@ -64,11 +64,11 @@ class Workshop:
     def run(self, table: OpenTable, update: Update, doing: str = "rewriting") -> None:
         """Run an update to its end, and show how far it is. Raises SyncError, and Fenced soon after another session took the table over."""
         with Progress(f"{doing} {table.stream.id}") as progress:
-            lookout = _Lookout(table.writer)
+            look = _lookout(table.writer)
 
             def report(done: int, total: int) -> None:
                 progress.update(done, total)
-                lookout.look()
+                look()
 
             UpdateRunner(self.engine, self.pool, progress=report, limit_s=inf).run([(table.stream.id, update)])
 
@@ -119,19 +119,18 @@ def overtaken(writer: TableWriter, error: SyncError) -> Fenced | None:
     return None
 
 
-class _Lookout:
-    """The look, now and then during a long job, whether another session has taken the table over."""
+def _lookout(writer: TableWriter) -> Callable[[], None]:
+    """Return what to call often during a long job: now and then it looks, and raises Fenced if another session took the table over."""
+    next_look = time.monotonic() + OWNER_CHECK_EVERY_S
 
-    def __init__(self, writer: TableWriter) -> None:
-        self._writer = writer
-        self._next = time.monotonic() + OWNER_CHECK_EVERY_S
-
-    def look(self) -> None:
-        """Raise Fenced if it has. Sends one request at most, and none for a while after that."""
-        if time.monotonic() >= self._next:
-            self._next = time.monotonic() + OWNER_CHECK_EVERY_S
+    def look() -> None:
+        nonlocal next_look
+        if time.monotonic() >= next_look:
+            next_look = time.monotonic() + OWNER_CHECK_EVERY_S
             with suppress(TransientError):  # the job may not need the store at this moment
-                self._writer.check_not_fenced()
+                writer.check_not_fenced()
+
+    return look
 
 
 @contextmanager

@@ -48,12 +48,6 @@ class Output(Enum):
     CSV = "csv"
 
 
-class Width(Enum):
-    OF_TERMINAL = "terminal"
-    """That of the terminal; longer cells continue on the next line. Unbounded if stdout is not a terminal."""
-    UNBOUNDED = "unbounded"
-
-
 @dataclass(frozen=True, slots=True)
 class Cell:
     """A column of a printed table: its title, and the text of a row's cell. Numbers are aligned to the right."""
@@ -73,10 +67,10 @@ class Rows:
 
 
 class Terminal:
-    """Standard output for a person."""
+    """Standard output for a person. On a terminal, cells that do not fit continue on the next line, unless lines may be longer (`wide`)."""
 
-    def __init__(self, width: Width = Width.OF_TERMINAL) -> None:
-        bounded = width is Width.OF_TERMINAL and sys.stdout.isatty()
+    def __init__(self, *, wide: bool = False) -> None:
+        bounded = sys.stdout.isatty() and not wide
         self._console = Console(
             file=unfiltered(sys.stdout),
             width=None if bounded else ENDLESS_LINE,

@@ -150,7 +150,7 @@ def inspect(  # noqa: PLR0913, PLR0917 (one parameter per option)
     """
     from destination_s3_spark.cli import inspect_command  # noqa: PLC0415
     from destination_s3_spark.cli.inspection.ddl import SqlEngine  # noqa: PLC0415
-    from destination_s3_spark.cli.terminal import Output, Width  # noqa: PLC0415
+    from destination_s3_spark.cli.terminal import Output  # noqa: PLC0415
 
     if stream is not None and table is not None:
         raise click.UsageError(f"TABLE is {table} and --stream is {stream}: name the table once.")
@@ -162,8 +162,7 @@ def inspect(  # noqa: PLR0913, PLR0917 (one parameter per option)
         name = _required(name, "--export-schema writes the schema of one table: say which, as in inspect TABLE --export-schema.")
         return inspect_command.export_schema(config, name, namespace, Path(export_schema), inspect_command.SchemaForm(form))
     chosen = None if view is None else inspect_command.View(view)
-    width = Width.UNBOUNDED if wide else Width.OF_TERMINAL
-    return inspect_command.run(config, name, namespace, chosen, Output(output), width, blocks)
+    return inspect_command.run(config, name, namespace, chosen, Output(output), blocks, wide=wide)
 
 
 @tree.command()

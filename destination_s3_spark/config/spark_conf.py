@@ -122,7 +122,7 @@ def is_local(master: str) -> bool:
 
 def is_on_this_machine(master: str) -> bool:
     """Return whether all traffic between the driver and its executors stays on this machine."""
-    return is_local(master) or (master.startswith("spark://") and all(_is_loopback(host) for host, _ in addresses(master)))
+    return is_local(master) or (master.startswith("spark://") and all(is_loopback(host) for host, _ in addresses(master)))
 
 
 def addresses(master: str) -> list[tuple[str, int]]:
@@ -166,20 +166,17 @@ def _host(key: str, address: str) -> str | None:
         raise ConfigError(f"{key} in spark.conf must be an address, such as host:8032 or https://host.") from None
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Return whether the host is this machine by its name or address. Any other name may resolve to any address."""
     try:
         return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:  # a host name may resolve to any address
+    except ValueError:
         return False
 
 
 def is_encrypted(conf: Mapping[str, str]) -> bool:
     """Return whether executors must authenticate and the traffic to them is encrypted."""
-
-    def on(key: str) -> bool:
-        return conf.get(key, "").strip().lower() == "true"
-
-    return on("spark.authenticate") and on("spark.network.crypto.enabled")
+    return all(conf.get(key, "").strip().lower() == "true" for key in ("spark.authenticate", "spark.network.crypto.enabled"))
 
 
 def is_sensitive(key: str) -> bool:

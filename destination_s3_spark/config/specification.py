@@ -147,11 +147,12 @@ def _rows(schema: Mapping[str, Any], prefix: str, applies: str, variant: str = "
 
     `applies` is that of its part, and `inherited` what need not be said; `variant` begins each effect.
     """
+    required = schema.get("required", ())
     for name, option in schema["properties"].items():
         if "const" in option:
             continue
         own = option.get("applies", applies)
-        default = _code(option["default"]) if option.get("default") not in (None, {}) else "required" if _is_required(schema, name) else "–"
+        default = _code(option["default"]) if option.get("default") not in (None, {}) else "required" if name in required else "–"
         since = "" if own in (Applies.AT_ONCE, inherited) else f" {own}"
         linked = f"[`{prefix}{name}`]({option['page']})" if "page" in option else f"`{prefix}{name}`"
         yield f"| {linked} | {_type(option)} | {default} | {variant}{_effect(option)} | {_code(_example(option))} |{since} |"
@@ -168,10 +169,6 @@ def _rows(schema: Mapping[str, Any], prefix: str, applies: str, variant: str = "
 def _choice(variant: Mapping[str, Any]) -> tuple[str, str]:
     """Return the option with the fixed value that chooses the variant, and that value."""
     return next((name, option["const"]) for name, option in variant["properties"].items() if "const" in option)
-
-
-def _is_required(schema: Mapping[str, Any], name: str) -> bool:
-    return name in schema.get("required", ())
 
 
 def _type(option: Mapping[str, Any]) -> str:
@@ -208,7 +205,7 @@ def _example(option: Mapping[str, Any]) -> Any:
     fields = option.get("oneOf", [option])[-1]
     if "properties" not in fields:
         raise ValueError(f"{option['title']!r} needs an example: give `examples` to its field.")
-    return {name: _example(field) for name, field in fields["properties"].items() if _is_required(fields, name)}
+    return {name: _example(field) for name, field in fields["properties"].items() if name in fields.get("required", ())}
 
 
 def _effect(option: Mapping[str, Any]) -> str:

@@ -31,12 +31,13 @@ from destination_s3_spark.protocol.state import StateMessage, parse_state
 from destination_s3_spark.stream_id import StreamId
 
 PIPE_BYTES = 2**20
-"""Largest pipe that an unprivileged process may request (/proc/sys/fs/pipe-max-size)."""
-INPUT_BLOCK_BYTES = PIPE_BYTES
-"""Block size: a full pipe. Smaller blocks cost more calls, and larger ones would not fit in the second-level cache."""
+"""Largest pipe that an unprivileged process may request (/proc/sys/fs/pipe-max-size), and the size of blocks.
+
+Smaller blocks cost more calls, and larger ones would not fit in the second-level cache.
+"""
 
 
-def read_blocks(fd: int, idle_s: float = 1.0, block_bytes: int = INPUT_BLOCK_BYTES) -> Iterator[bytes]:
+def read_blocks(fd: int, idle_s: float = 1.0) -> Iterator[bytes]:
     """Yield the bytes of a file, pipe or socket as they arrive, until its end, and an empty block per `idle_s` seconds of silence."""
     with suppress(OSError):  # only pipes have a size, and only a larger one helps
         if fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ) < PIPE_BYTES:
@@ -47,7 +48,7 @@ def read_blocks(fd: int, idle_s: float = 1.0, block_bytes: int = INPUT_BLOCK_BYT
         if not poll.poll(idle_s * 1000):
             yield b""
             continue
-        block = os.read(fd, block_bytes)
+        block = os.read(fd, PIPE_BYTES)
         if not block:
             return
         yield block

@@ -9,7 +9,6 @@ import logging
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from enum import Enum
 from typing import Any, BinaryIO
 
 import orjson
@@ -23,17 +22,6 @@ UNKNOWN_FAILURE = (
 )
 FOR_PEOPLE = frozenset({"message", "internal_message", "stack_trace"})
 """Message fields that contain the connector's own text. All other fields belong to the protocol."""
-
-
-class LogLevel(Enum):
-    """Levels of a LOG message. The value is the protocol's name."""
-
-    FATAL = "FATAL"
-    ERROR = "ERROR"
-    WARN = "WARN"
-    INFO = "INFO"
-    DEBUG = "DEBUG"
-    TRACE = "TRACE"
 
 
 class ProtocolWriter:
@@ -54,8 +42,8 @@ class ProtocolWriter:
         if not self._write(line):
             raise TransientError("The platform closed the connector's output, so no STATE can be acknowledged; run the sync again.")
 
-    def log(self, level: LogLevel, message: str) -> None:
-        self._send({"type": "LOG", "log": {"level": level.value, "message": message}})
+    def log(self, level: str, message: str) -> None:
+        self._send({"type": "LOG", "log": {"level": level, "message": message}})
 
     def trace_error(self, error: BaseException) -> None:
         """Send the TRACE ERROR that ends a sync."""
@@ -113,12 +101,7 @@ class ProtocolWriter:
 class ProtocolLogHandler(logging.Handler):
     """Log handler that sends Python's log records as LOG messages. An exception is shown by its frames; its text may contain data."""
 
-    _LEVELS = (
-        (logging.CRITICAL, LogLevel.FATAL),
-        (logging.ERROR, LogLevel.ERROR),
-        (logging.WARNING, LogLevel.WARN),
-        (logging.INFO, LogLevel.INFO),
-    )
+    _LEVELS = ((logging.CRITICAL, "FATAL"), (logging.ERROR, "ERROR"), (logging.WARNING, "WARN"), (logging.INFO, "INFO"))
 
     def __init__(self, writer: ProtocolWriter) -> None:
         super().__init__()
@@ -132,4 +115,4 @@ class ProtocolLogHandler(logging.Handler):
             message = f"A log message of {record.pathname}, line {record.lineno}, cannot be formatted."
         if record.exc_info and record.exc_info[1] is not None:
             message += "\n" + frames_of(record.exc_info[1])
-        self._writer.log(next((level for least, level in self._LEVELS if record.levelno >= least), LogLevel.DEBUG), message)
+        self._writer.log(next((level for least, level in self._LEVELS if record.levelno >= least), "DEBUG"), message)

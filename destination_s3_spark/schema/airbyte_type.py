@@ -9,6 +9,7 @@ keys.
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -143,8 +144,9 @@ def type_from_json(value: object) -> AirbyteType:
     match value:
         case str() if value in _BY_NAME:
             return _BY_NAME[value]
-        case {"kind": "decimal", "precision": int(precision), "scale": int(scale)} if _fits(precision, scale):
-            return Decimal(precision, scale)
+        case {"kind": "decimal", "precision": int(precision), "scale": int(scale)}:
+            with suppress(ValueError):  # a decimal that no reader of today supports
+                return Decimal(precision, scale)
         case {"kind": "object", "fields": list(members)}:
             return Object(tuple(Field(member["source"], member["name"], type_from_json(member["type"])) for member in members))
         case {"kind": "array", "items": items}:
@@ -152,10 +154,6 @@ def type_from_json(value: object) -> AirbyteType:
         case {"kind": "union", "options": list(options)}:
             return Union(tuple(type_from_json(option) for option in options))
     raise DataError("The table's schema has a type this version of the connector does not know. Upgrade the connector.")
-
-
-def _fits(precision: int, scale: int) -> bool:
-    return 0 <= scale <= precision <= MAX_PRECISION and precision > 0
 
 
 def type_to_text(airbyte_type: AirbyteType) -> str:

@@ -105,19 +105,12 @@ def bare_flatbuffer(schema: pa.Schema) -> bytes:
     """Return the schema as a bare flatbuffer. It is valid but not minimal, because it still contains pyarrow's unused Message table."""
     message = bytearray(schema.serialize().to_pybytes())
     del message[: _FRAME.size]
-    table = _u32(message, 0)
-    vtable = table - _i32(message, table)
-    (header_offset,) = struct.unpack_from("<H", message, vtable + 4 + 2 * _HEADER_SLOT)
-    header = table + header_offset
-    struct.pack_into("<I", message, 0, header + _u32(message, header))
+
+    def number(form: str, position: int) -> int:
+        return int(struct.unpack_from(form, message, position)[0])
+
+    table = number("<I", 0)
+    vtable = table - number("<i", table)
+    header = table + number("<H", vtable + 4 + 2 * _HEADER_SLOT)
+    struct.pack_into("<I", message, 0, header + number("<I", header))
     return bytes(message)
-
-
-def _u32(buffer: bytes | bytearray, position: int) -> int:
-    (value,) = struct.unpack_from("<I", buffer, position)
-    return int(value)
-
-
-def _i32(buffer: bytes | bytearray, position: int) -> int:
-    (value,) = struct.unpack_from("<i", buffer, position)
-    return int(value)

@@ -55,7 +55,10 @@ _MICROS = pa.timestamp("us", tz="UTC")
 
 def stored_schema(schema: pa.Schema, encodings: Encodings) -> pa.Schema:
     """Return the schema of a file with these columns. It is the same object if the encodings change no type."""
-    return _with_times(with_unit(schema, encodings.extracted_at), encodings.time)
+    stored = with_unit(schema, encodings.extracted_at)
+    if encodings.time is not TimeEncoding.INT64 or not any(has_time(field.type) for field in stored):
+        return stored
+    return pa.schema([_without_time(field) for field in stored])
 
 
 def with_unit(schema: pa.Schema, encoding: ExtractedAtEncoding) -> pa.Schema:
@@ -69,12 +72,6 @@ def with_unit(schema: pa.Schema, encoding: ExtractedAtEncoding) -> pa.Schema:
 def has_time(kind: pa.DataType) -> bool:
     """Tell whether the type is or contains a time of day."""
     return bool(pa.types.is_time(kind)) or any(has_time(kind.field(index).type) for index in range(kind.num_fields))
-
-
-def _with_times(schema: pa.Schema, encoding: TimeEncoding) -> pa.Schema:
-    if encoding is not TimeEncoding.INT64 or not any(has_time(field.type) for field in schema):
-        return schema
-    return pa.schema([_without_time(field) for field in schema])
 
 
 def _without_time(field: pa.Field[Any]) -> pa.Field[Any]:

@@ -255,19 +255,15 @@ def _try_session(config: Config, template: PathTemplate, start_limit_s: float) -
         engine = engine_of(config, scratch, start_limit_s)
         stack.callback(engine.stop)
         key = f"{template.base}{INTERNAL_FOLDER}/check/{uuid4().hex}/executor"
-        _try_executor(engine, UploadProbe(key, s3_settings(config, CHECK_LIMITS)), config, start_limit_s + TASK_LIMIT_S)
-
-
-def _try_executor(engine: Engine, probe: UploadProbe, config: Config, limit_s: float) -> None:
-    pool = ThreadPoolExecutor(1, "check")
-    running = pool.submit(_upload, engine, probe, config)
-    pool.shutdown(wait=False)
-    try:
-        running.result(limit_s)
-    except FutureTimeout:
-        raise TransientError(
-            f"An executor of {config.spark.master} did not finish a small task within {TASK_LIMIT_S:.0f} seconds. Can it reach S3?"
-        ) from None
+        pool = ThreadPoolExecutor(1, "check")
+        running = pool.submit(_upload, engine, UploadProbe(key, s3_settings(config, CHECK_LIMITS)), config)
+        pool.shutdown(wait=False)
+        try:
+            running.result(start_limit_s + TASK_LIMIT_S)
+        except FutureTimeout:
+            raise TransientError(
+                f"An executor of {config.spark.master} did not finish a small task within {TASK_LIMIT_S:.0f} seconds. Can it reach S3?"
+            ) from None
 
 
 def _upload(engine: Engine, probe: UploadProbe, config: Config) -> None:

@@ -82,11 +82,7 @@ class Commits:
         committed; then the first error is raised and no STATE is emitted.
         """
         ready = {stream: self.checkpoints.ready(stream, writer.cut_ends) for stream, writer in self.writers.items()}
-
-        def step(stream: int) -> CommitResult:
-            return self.writers[stream].commit(ready[stream])
-
-        results = self._on_tables(step, [stream for stream in ready if ready[stream]])
+        results = self._on_tables(lambda stream: self.writers[stream].commit(ready[stream]), [one for one in ready if ready[one]])
         for stream in results:
             self.checkpoints.committed(stream, ready[stream][-1].end)
         for state in self.checkpoints.take_covered():
@@ -103,11 +99,7 @@ class Commits:
         """
         if self.checkpoints.oldest_waiting_since is not None:
             raise Bug("Tables were to be closed while a STATE is still waiting for its records.")
-
-        def step(stream: int) -> None:
-            self.writers[stream].close(orphans, holds_back=stream in held_back)
-
-        self._on_tables(step, list(self.writers))
+        self._on_tables(lambda stream: self.writers[stream].close(orphans, holds_back=stream in held_back), list(self.writers))
 
     def abandon(self) -> None:
         """End the tables after a failed sync. Stop at the first table for which the store does not answer. Never raises."""

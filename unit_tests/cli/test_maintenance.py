@@ -31,19 +31,19 @@ def test_a_long_job_learns_now_and_then_whether_the_table_is_still_its_own(monke
     store = FakeStore()
     made = writer(store)
     made.open()
-    seldom = maintenance._Lookout(made)
+    seldom = maintenance._lookout(made)
     monkeypatch.setattr(maintenance, "OWNER_CHECK_EVERY_S", 0.0)
-    often = maintenance._Lookout(made)
+    often = maintenance._lookout(made)
     calls = len(store.calls)
-    seldom.look()
+    seldom()
     assert len(store.calls) == calls
-    often.look()
+    often()
     assert len(store.calls) == calls + 1
 
     writer(store, sync_id=2).open()
-    seldom.look()
+    seldom()
     with pytest.raises(Fenced, match="sync id 2"):
-        often.look()
+        often()
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from destination_s3_spark.protocol.reader import INPUT_BLOCK_BYTES, PIPE_BYTES, bytes_waiting, read_blocks
+from destination_s3_spark.protocol.reader import PIPE_BYTES, bytes_waiting, read_blocks
 
 
 @pytest.fixture
@@ -23,13 +23,13 @@ def pipe() -> Iterator[tuple[int, int]]:
 
 
 def test_a_file_comes_in_blocks_and_never_waits(tmp_path: Path) -> None:
-    content = os.urandom(2 * INPUT_BLOCK_BYTES + 17)
+    content = os.urandom(2 * PIPE_BYTES + 17)
     path = tmp_path / "input"
     path.write_bytes(content)
     with path.open("rb") as file:
         blocks = list(read_blocks(file.fileno(), idle_s=60))
     assert b"".join(blocks) == content
-    assert all(0 < len(block) <= INPUT_BLOCK_BYTES for block in blocks)
+    assert all(0 < len(block) <= PIPE_BYTES for block in blocks)
 
 
 def test_an_open_and_silent_pipe_ticks_with_empty_blocks(pipe: tuple[int, int]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from destination_s3_spark.errors import Bug, ConfigError, DataError, Fenced, SyncError, TransientError
-from destination_s3_spark.protocol.writer import LogLevel, ProtocolLogHandler, ProtocolWriter
+from destination_s3_spark.protocol.writer import ProtocolLogHandler, ProtocolWriter
 from destination_s3_spark.stream_id import StreamId
 
 SECRET = 'sup3r "secret" \\key'
@@ -65,7 +65,7 @@ def test_each_line_is_flushed_before_the_call_returns() -> None:
         writer = ProtocolWriter(stream)
         writer.state(b"a state\n")
         assert out.read() == b"a state\n"
-        writer.log(LogLevel.INFO, "hello")
+        writer.log("INFO", "hello")
         assert json.loads(out.read() or b"") == {"type": "LOG", "log": {"level": "INFO", "message": "hello"}}
 
 
@@ -117,7 +117,7 @@ def test_an_unknown_error_shows_where_and_what_but_no_values(writer: ProtocolWri
 
 
 def test_secrets_are_masked_in_logs_traces_and_messages(writer: ProtocolWriter, output: io.BytesIO, secrets: None) -> None:
-    writer.log(LogLevel.ERROR, f"key {SECRET} refused")
+    writer.log("ERROR", f"key {SECRET} refused")
     writer.trace_error(ConfigError(f"key {SECRET} refused"))
     writer.connection_status("FAILED", f"key {SECRET} refused")
     log, trace, connection = sent(output)
@@ -136,7 +136,7 @@ def test_fields_of_the_protocol_are_not_masked(writer: ProtocolWriter, output: i
 
 
 def test_text_that_is_no_utf_8_does_not_stop_a_message(writer: ProtocolWriter, output: io.BytesIO) -> None:
-    writer.log(LogLevel.WARN, "stream \ud800 é")
+    writer.log("WARN", "stream \ud800 é")
     assert sent(output)[0]["log"]["message"] == "stream ? é"
 
 
@@ -183,7 +183,7 @@ def test_a_closed_output_stops_the_next_state_and_silences_the_rest() -> None:
     for _ in range(2):
         with pytest.raises(TransientError, match="closed the connector's output"):
             writer.state(b"second\n")
-    writer.log(LogLevel.INFO, "nobody hears this")
+    writer.log("INFO", "nobody hears this")
     writer.trace_error(Bug("nor this"))
     stream.close()
 
@@ -204,7 +204,7 @@ def test_lines_of_several_threads_never_mix() -> None:
 
     def log_often() -> None:
         for _ in range(100):
-            writer.log(LogLevel.INFO, "x" * 500)
+            writer.log("INFO", "x" * 500)
 
     threads = [threading.Thread(target=log_often) for _ in range(4)]
     for thread in threads:

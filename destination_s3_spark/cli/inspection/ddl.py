@@ -67,9 +67,10 @@ class ConfiguredTable:
         extension = final_options(self.config).extension
         return extension if all(key.endswith(extension) for key in self._keys() if format_of(key) is not None) else ""
 
-    def uri(self, scheme: str) -> str:
-        """Return the URI of the table, under which it is published."""
-        return f"{scheme}://{self.config.s3_bucket_name}/{self.root}"
+    @property
+    def uri(self) -> str:
+        """The URI of the table, under which it is published."""
+        return f"s3://{self.config.s3_bucket_name}/{self.root}"
 
     def folder(self, scheme: str) -> str:
         """Return the URI of the folder of the files."""
@@ -158,14 +159,14 @@ def _athena_delta(source: ConfiguredTable) -> str:
     """Return the statement for a Delta table: Athena takes the columns from the log."""
     return (
         f"CREATE EXTERNAL TABLE IF NOT EXISTS {_qualified(source, HIVE)}\n"
-        f"LOCATION {_escaped(source.uri('s3'))}\nTBLPROPERTIES ('table_type' = 'DELTA');\n"
+        f"LOCATION {_escaped(source.uri)}\nTBLPROPERTIES ('table_type' = 'DELTA');\n"
     )
 
 
 def _hive(source: ConfiguredTable, dialect: Dialect, create: str) -> str:
     root, location = source.folder("s3"), _FOLDER_FORMAT
     if source.config.publish.symlink:
-        root, location = source.uri("s3") + MANIFEST.rpartition("/")[0] + "/", _MANIFEST_FORMAT
+        root, location = source.uri + MANIFEST.rpartition("/")[0] + "/", _MANIFEST_FORMAT
     comments, columns = _columns(source, dialect)
     return f"{comments}{create} {_qualified(source, dialect)} (\n{columns}\n)\n{location}\nLOCATION {_escaped(root)};\n"
 
@@ -181,7 +182,7 @@ def _spark(source: ConfiguredTable, scheme: str) -> str:
 
 def _databricks_delta(source: ConfiguredTable) -> str:
     """Return the statement for a Delta table. Databricks refuses to read such a folder as Parquet."""
-    create = f"CREATE TABLE IF NOT EXISTS {_qualified(source, SPARK)}\nUSING DELTA\nLOCATION {_escaped(source.uri('s3'))};\n"
+    create = f"CREATE TABLE IF NOT EXISTS {_qualified(source, SPARK)}\nUSING DELTA\nLOCATION {_escaped(source.uri)};\n"
     return _spark_database(source) + create
 
 
@@ -205,7 +206,7 @@ def _trino(source: ConfiguredTable) -> str:
             "-- Trino reads the timestamps of Delta tables in milliseconds, rounded; those of Iceberg tables are exact.\n"
             f'CREATE SCHEMA IF NOT EXISTS delta."{schema}";\n'
             f"CALL delta.system.register_table(schema_name => {_text(schema)}, table_name => {_text(name)}, "
-            f"table_location => {_text(source.uri('s3'))});\n"
+            f"table_location => {_text(source.uri)});\n"
         )
     return shown or _trino_folder(source)
 
@@ -227,7 +228,7 @@ def _duckdb(source: ConfiguredTable) -> str:
     quoted = TRINO.name
     schema = f"CREATE SCHEMA IF NOT EXISTS {quoted(source.names[0])};\n" if len(source.names) > 1 else ""
     view = ".".join(map(quoted, source.names))
-    reader = f"delta_scan({_text(source.uri('s3'))})" if source.has_delta_log else _duckdb_files(source)
+    reader = f"delta_scan({_text(source.uri)})" if source.has_delta_log else _duckdb_files(source)
     return f"{_duckdb_secret(source.config)}{schema}CREATE OR REPLACE VIEW {view} AS\nSELECT * FROM {reader};\n"
 
 

@@ -154,9 +154,7 @@ def _spark(table: TableFigures) -> str:
     if not drawn:
         return ""
     values = [commit.table_rows for commit in drawn]
-    first, span = drawn[0].time, (drawn[-1].time - drawn[0].time).total_seconds()
-    shares = [(commit.time - first).total_seconds() / span if span else 0.0 for commit in drawn]
-    _, line, _, _ = steps(shares, values, number_scale(max(values), "rows"), [""] * len(drawn))
+    _, line, _, _ = steps([commit.time for commit in drawn], values, number_scale(max(values), "rows"), [""] * len(drawn))
     return line
 
 

@@ -243,9 +243,10 @@ def bars(values: Sequence[float], y: Scale, titles: Sequence[str], looks: Sequen
     return tuple(found)
 
 
-def steps(shares: Sequence[float], values: Sequence[float], y: Scale, titles: Sequence[str]) -> tuple[tuple[Mark, ...], str, str, str]:
-    """Return marks, line, area and points of values that hold until the next one. `shares` are their places from the first to the last."""
-    xs = [share * WIDTH * LAST_PLACE for share in shares]
+def steps(times: Sequence[datetime], values: Sequence[float], y: Scale, titles: Sequence[str]) -> tuple[tuple[Mark, ...], str, str, str]:
+    """Return marks, line, area and points of values that hold until the next one, from the first time to the last."""
+    span = (times[-1] - times[0]).total_seconds()
+    xs = [((time - times[0]).total_seconds() / span if span else 0.0) * WIDTH * LAST_PLACE for time in times]
     ys = [HEIGHT * (1 - y.share(value)) for value in values]
     line = f"M0 {ys[0]:.1f}" + "".join(f"H{x:.1f}V{height:.1f}" for x, height in zip(xs[1:], ys[1:], strict=True)) + f"H{WIDTH}"
     area = f"{line}V{HEIGHT}H0Z"

@@ -82,10 +82,8 @@ def growth(table: TableFigures, what: Literal["table_rows", "table_bytes"], most
     text: Callable[[int], str] = (lambda rows: counted(rows, "row")) if what == "table_rows" else size_text
     scale = number_scale(max(values), "rows") if what == "table_rows" else size_scale(max(values))
     first, last = drawn[0].time, drawn[-1].time
-    span = (last - first).total_seconds()
-    shares = [(commit.time - first).total_seconds() / span if span else 0.0 for commit in drawn]
     titles = [f"{moment(commit.time)}, block {commit.block}: {text(value)}" for commit, value in zip(drawn, values, strict=True)]
-    marks, line, area, dots = steps(shares, values, scale, titles)
+    marks, line, area, dots = steps([commit.time for commit in drawn], values, scale, titles)
     now = f"{text(values[-1])} after {counted(len(every), 'commit')}"
     figure: Callable[[int], str] = number_text if what == "table_rows" else size_text
     rows = (

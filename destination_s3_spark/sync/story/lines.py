@@ -204,7 +204,7 @@ def commit_lines(results: Sequence[tuple[StreamId, CommitResult, str]], seconds:
             continue
         yield f"{stream}: committed {counted(result.rows, 'record')} to {place} ({_made(result, seconds)}){again}"
     if others:
-        yield f"{_others(others)}: committed {_totals([result for _, result, _ in others], 'record')}"
+        yield f"{counted(len(others), 'other stream')}: committed {_totals([result for _, result, _ in others], 'record')}"
 
 
 def update_lines(results: Sequence[tuple[StreamId, CommitResult]], seconds: float) -> Iterator[str]:
@@ -213,7 +213,7 @@ def update_lines(results: Sequence[tuple[StreamId, CommitResult]], seconds: floa
     for stream, result in largest:
         yield f"{stream}: wrote {counted(result.rows, 'row')} ({_made(result, seconds)})"
     if others:
-        yield f"{_others(others)}: wrote {_totals([result for _, result in others], 'row')}"
+        yield f"{counted(len(others), 'other stream')}: wrote {_totals([result for _, result in others], 'row')}"
 
 
 def summary_lines(figures: SyncFigures) -> Iterator[str]:
@@ -294,10 +294,6 @@ def _largest(items: Sequence[Item], size: Callable[[Item], int]) -> tuple[list[I
 
 def _made(result: CommitResult, seconds: float) -> str:
     return f"{counted(result.files, 'file')}, {size_text(result.bytes)}, block {result.sequence_number}, {duration_text(seconds)}"
-
-
-def _others(items: Sequence[object]) -> str:
-    return counted(len(items), "other stream")
 
 
 def _totals(results: Sequence[CommitResult], noun: str) -> str:
