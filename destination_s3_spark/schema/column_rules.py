@@ -136,25 +136,22 @@ class Treatment:
 
     def fields(self, sent: StreamFields) -> StreamFields:
         """Return the columns that land of those that the source declares."""
-        kept = self._fields(sent.fields, ())
+        kept = tuple(self._fields(sent.fields, ()))
         return StreamFields(kept, sent.required & {column.source for column in kept})
 
-    def _fields(self, sent: tuple[Field, ...], parent: KeyPath) -> tuple[Field, ...]:
-        landing = (self._field(column, (*parent, column.source)) for column in sent)
-        return tuple(column for column in landing if column is not None)
-
-    def _field(self, sent: Field, path: KeyPath) -> Field | None:
-        rule = self.rule_of(path)
-        if rule is None:
-            return replace(sent, type=self._type(sent.type, path))
-        if rule.action is Action.DROP:
-            return None
-        return replace(sent, type=Scalar.STRING) if rule.action in {Action.HASH, Action.TRUNCATE} else sent
+    def _fields(self, sent: tuple[Field, ...], parent: KeyPath) -> Iterator[Field]:
+        for column in sent:
+            path = (*parent, column.source)
+            rule = self.rule_of(path)
+            if rule is None:
+                yield replace(column, type=self._type(column.type, path))
+            elif rule.action is not Action.DROP:
+                yield column if rule.action is Action.NULL else replace(column, type=Scalar.STRING)
 
     def _type(self, of: AirbyteType, path: KeyPath) -> AirbyteType:
         match of:
             case Object(members):
-                kept = self._fields(members, path)
+                kept = tuple(self._fields(members, path))
                 return Object(kept) if kept else SchemalessObject()
             case Array(items):
                 return Array(self._type(items, path))
@@ -239,46 +236,30 @@ def _places(fields: tuple[Field, ...], parent: KeyPath) -> Iterator[tuple[KeyPat
         yield from _places(_members(column.type), path)
 
 
-def _members(of: AirbyteType) -> tuple[Field, ...]:
+def _alternatives(of: AirbyteType) -> Iterator[AirbyteType]:
+    """Yield the types that values at a place of this type may have: those of the items of an array, and all options of a union."""
     match of:
-        case Object(fields):
-            return fields
         case Array(items):
-            return _members(items)
+            yield from _alternatives(items)
         case Union(options):
-            return tuple(member for option in options for member in _members(option))
-        case Scalar() | Decimal() | SchemalessObject() | SchemalessArray():
-            return ()
+            for option in options:
+                yield from _alternatives(option)
+        case _:
+            yield of
+
+
+def _members(of: AirbyteType) -> tuple[Field, ...]:
+    return tuple(member for one in _alternatives(of) if isinstance(one, Object) for member in one.fields)
 
 
 def _is_open(of: AirbyteType) -> bool:
     """Tell whether objects without declared members may be at a place of this type."""
-    match of:
-        case SchemalessObject() | SchemalessArray():
-            return True
-        case Array(items):
-            return _is_open(items)
-        case Union(options):
-            return any(map(_is_open, options))
-        case Scalar() | Decimal() | Object():
-            return False
-
-
-def _admits_scalars(of: AirbyteType) -> bool:
-    match of:
-        case Object() | SchemalessObject():
-            return False
-        case Array(items):
-            return _admits_scalars(items)
-        case Scalar() | Decimal() | SchemalessArray():
-            return True
-        case Union(options):
-            return any(map(_admits_scalars, options))
+    return any(isinstance(one, SchemalessObject | SchemalessArray) for one in _alternatives(of))
 
 
 def _require_containers(stream: StreamId, path: KeyPath, of: AirbyteType) -> None:
     """Raise ConfigError if a place around a treated member may hold other values than objects, in which the member could not be found."""
-    if _admits_scalars(of):
+    if any(isinstance(one, Scalar | Decimal | SchemalessArray) for one in _alternatives(of)):
         name = ".".join(path)
         raise ConfigError(
             f"Stream '{stream}': {COLUMNS_OPTION} has an entry for a part of '{name}', which by its schema may also be a text, a number or "

@@ -13,7 +13,6 @@ from __future__ import annotations
 import decimal
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -32,7 +31,7 @@ from destination_s3_spark.schema.airbyte_type import (
     Union,
 )
 from destination_s3_spark.schema.draft import Draft, DraftArray, DraftObject, DraftUnion, MisfitError, UnionConflicts, merge_options
-from destination_s3_spark.schema.names import NameLevel, assign_names
+from destination_s3_spark.schema.names import assign_names
 from destination_s3_spark.stream_id import StreamId
 
 _BIG: Mapping[str, Decimal] = MappingProxyType({"big_number": Decimal(MAX_PRECISION, 9), "big_integer": Decimal(MAX_PRECISION, 0)})
@@ -112,16 +111,6 @@ MOST_LEVELS = 50
 """Most levels of nested types in a column. Arrow hands over at most 64, and other formats and readers end below 100."""
 
 
-class Unfit(Enum):
-    """The treatment of a column with a schema that no type fits.
-
-    FAIL is for Avro and Parquet. TEXT makes a string column, for JSON Lines and CSV, where destination-s3 accepts such schemas.
-    """
-
-    FAIL = "fail"
-    TEXT = "text"
-
-
 class StreamFields(NamedTuple):
     """The columns that a stream declares, in schema order. `required`: JSON keys that the schema requires and never allows to be null."""
 
@@ -140,19 +129,21 @@ class _Rules(NamedTuple):
 def stream_fields(
     json_schema: Mapping[str, Any],
     stream: StreamId,
-    unfit: Unfit = Unfit.FAIL,
     conflicts: UnionConflicts = UnionConflicts.FAIL,
     decimals: Decimals = NO_DECIMALS,
+    *,
+    unfit_as_text: bool = False,
 ) -> StreamFields:
     """Return the declared columns of a stream. No `properties` means no columns.
 
-    Raises ConfigError, which names the stream and the field, when no type fits.
+    Raises ConfigError, which names the stream and the field, when no type fits. `unfit_as_text` makes a string column of such a schema, for
+    JSON Lines and CSV, where destination-s3 accepts it.
     """
     rules = _Rules(stream, conflicts, decimals)
     try:
         properties = _stream_properties(json_schema)
-        drafts = {source: _column(schema, source, unfit, rules) for source, schema in properties.items()}
-        fields = _fields(drafts, NameLevel.COLUMN)
+        drafts = {source: _column(schema, source, rules, unfit_as_text=unfit_as_text) for source, schema in properties.items()}
+        fields = _fields(drafts, of_columns=True)
     except MisfitError as misfit:
         raise ConfigError(_advice(f'Stream "{stream}"', misfit), stream=stream) from None
     listed = json_schema.get("required")
@@ -185,14 +176,14 @@ def _require_text(names: Iterable[str], path: tuple[str, ...]) -> None:
             raise MisfitError(path, f"the name {name!a} of a property has half of a surrogate pair")
 
 
-def _column(schema: object, source: str, unfit: Unfit, rules: _Rules) -> Draft:
+def _column(schema: object, source: str, rules: _Rules, *, unfit_as_text: bool) -> Draft:
     try:
         _require_shallow(schema, source)
         return _draft(schema, (source,), rules)
     except MisfitError:
-        if unfit is Unfit.FAIL:
-            raise
-        return Scalar.STRING
+        if unfit_as_text:
+            return Scalar.STRING
+        raise
 
 
 def _require_shallow(schema: object, source: str) -> None:
@@ -311,7 +302,7 @@ def _finish(draft: Draft) -> AirbyteType:
         case None:
             return Scalar.STRING
         case DraftObject(properties):
-            return Object(_fields(properties, NameLevel.MEMBER))
+            return Object(_fields(properties, of_columns=False))
         case DraftArray(items):
             return Array(_finish(items))
         case DraftUnion(options):
@@ -319,8 +310,8 @@ def _finish(draft: Draft) -> AirbyteType:
     return draft
 
 
-def _fields(properties: Mapping[str, Draft], level: NameLevel) -> tuple[Field, ...]:
-    names = assign_names(properties, (), level)
+def _fields(properties: Mapping[str, Draft], *, of_columns: bool) -> tuple[Field, ...]:
+    names = assign_names(properties, (), of_columns=of_columns)
     return tuple(Field(source, names[source], _finish(draft)) for source, draft in properties.items())
 
 

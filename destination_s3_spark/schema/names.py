@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Collection, Iterable
-from enum import Enum
 from itertools import count
 
 _META_PREFIX = "_airbyte_"
@@ -51,26 +50,19 @@ class RecordNames:
         return name, namespace
 
 
-class NameLevel(Enum):
-    """The level of names in a table. Only column names can clash with the connector's own columns."""
-
-    COLUMN = "column"
-    MEMBER = "member"
-
-
-def assign_names(sources: Iterable[str], taken: Collection[str], level: NameLevel) -> dict[str, str]:
+def assign_names(sources: Iterable[str], taken: Collection[str], *, of_columns: bool) -> dict[str, str]:
     """Assign each source a name that differs from the names of all its siblings, ignoring case.
 
     `taken` holds the names of siblings that already have one; they are never assigned again. If two sources want the same name, one that is
     already a safe name wins; otherwise the first one declared wins. The others get the suffix `_1`, `_2`, …, and so do columns named like
-    the connector's own.
+    the connector's own, which members (without `of_columns`) cannot clash with.
     """
     used = {name.casefold() for name in taken}
     names: dict[str, str] = {}
     clashing: list[str] = []
     for source in sorted(dict.fromkeys(sources), key=lambda source: safe_name(source) != source):
         name = safe_name(source)
-        if name.casefold() in used or (level is NameLevel.COLUMN and name.casefold().startswith(_META_PREFIX)):
+        if name.casefold() in used or (of_columns and name.casefold().startswith(_META_PREFIX)):
             clashing.append(source)
         else:
             names[source] = name

@@ -38,6 +38,10 @@ class Transform(Enum):
     HOUR = "hour"
 
 
+_UNITS = {Transform.YEAR: "Y", Transform.MONTH: "M", Transform.DAY: "D", Transform.HOUR: "h"}
+"""numpy's units of the values of partitions."""
+
+
 class NotPartitionable(Exception):
     """A column cannot partition a table with this transform. The text follows the column's name in a message."""
 
@@ -123,17 +127,9 @@ class Partitioning:
             return NULL_PARTITION
         if isinstance(code, str):
             return code
-        match self.spec.transform:
-            case Transform.YEAR:
-                return str(np.datetime64(code, "Y"))
-            case Transform.MONTH:
-                return str(np.datetime64(code, "M"))
-            case Transform.DAY:
-                return str(np.datetime64(code, "D"))
-            case Transform.HOUR:
-                return str(np.datetime64(code, "h")).replace("T", "-")
-        if self.field.type is Scalar.DATE:
-            return str(np.datetime64(code, "D"))
+        unit = _UNITS.get(self.spec.transform, "D" if self.field.type is Scalar.DATE else None)
+        if unit is not None:
+            return str(np.datetime64(code, unit)).replace("T", "-")  # before an hour
         if self.field.type is Scalar.BOOLEAN:
             return "true" if code else "false"
         return str(code)
@@ -155,8 +151,7 @@ def ordinals(column: pa.Array[Any] | pa.ChunkedArray[Any], transform: Transform)
         micros = np.asarray(values.view(pa.int64()).fill_null(0))
         numbers = np.floor_divide(micros, _HOUR_US if transform is Transform.HOUR else _DAY_US)
     if transform in (Transform.YEAR, Transform.MONTH):
-        unit = "M8[Y]" if transform is Transform.YEAR else "M8[M]"
-        numbers = numbers.astype("M8[D]").astype(unit).astype(np.int64)
+        numbers = numbers.astype("M8[D]").astype(f"M8[{_UNITS[transform]}]").astype(np.int64)
     mask = None if values.null_count == 0 else ~values.is_valid().to_numpy(zero_copy_only=False)
     return pa.array(numbers, pa.int64(), mask=mask)
 

@@ -33,7 +33,7 @@ from destination_s3_spark.schema.arrow import META_FIELDS, UNION_TAG, arrow_fiel
 from destination_s3_spark.schema.encodings import EXTRACTED_AT, Encodings, TimeEncoding, has_time
 from destination_s3_spark.schema.field_ids import FieldIds, first_ids, later_ids, with_ids
 from destination_s3_spark.schema.json_schema import StreamFields
-from destination_s3_spark.schema.names import NameLevel, assign_names
+from destination_s3_spark.schema.names import assign_names
 from destination_s3_spark.schema.partitioning import PartitionSpec
 from destination_s3_spark.schema.placement import Placement, SchemaPolicy, TableField, place
 from destination_s3_spark.schema.type_merge import FIRST_VERSION, Change, ChangeKind, SchemaVer, TypeConflictError, arranged
@@ -221,8 +221,8 @@ def _new_columns(
     known = {column.source for column in existing}
     taken = [column.name for column in existing]
     new = {field.source: field.type for field in incoming.fields if field.source not in known}
-    beside = assign_names((recovery.name for recovery in recoveries), taken, NameLevel.COLUMN)
-    names = assign_names(new, [*taken, *beside.values()], NameLevel.COLUMN)
+    beside = assign_names((recovery.name for recovery in recoveries), taken, of_columns=True)
+    names = assign_names(new, [*taken, *beside.values()], of_columns=True)
     columns = [TableField(0, names[source], source, arranged(of), schema_id) for source, of in new.items()]
     for base, of, name in recoveries:
         columns.append(TableField(0, beside[name], base.source, of, schema_id, recovered_from=base.id))

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Field, Object, Union, option_name
-from destination_s3_spark.schema.names import NameLevel, assign_names
+from destination_s3_spark.schema.names import assign_names
 
 ITEMS = "[]"
 """Placeholder for the items of an array in the path of a change."""
@@ -189,6 +189,6 @@ def _new_members(fields: Iterable[Field], members: Iterable[Field]) -> tuple[Fie
     A field keeps its name if that is free, so arranging a type twice renames nothing.
     """
     declared = tuple(fields)
-    names = assign_names((field.name for field in declared), [member.name for member in members], NameLevel.MEMBER)
+    names = assign_names((field.name for field in declared), [member.name for member in members], of_columns=False)
     additions = (Field(field.source, names[field.name], arranged(field.type)) for field in declared)
     return tuple(sorted(additions, key=lambda member: member.name))

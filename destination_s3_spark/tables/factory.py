@@ -18,7 +18,7 @@ from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.protocol.catalog import Catalog, Stream
 from destination_s3_spark.schema.draft import UnionConflicts
-from destination_s3_spark.schema.json_schema import StreamFields, Unfit, stream_fields
+from destination_s3_spark.schema.json_schema import StreamFields, stream_fields
 from destination_s3_spark.storage.configured import path_template, s3_settings
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.paths import PathTemplate
@@ -151,9 +151,9 @@ class TableFactory:
         return path_template(self.config, self.started_at, sync_id=0)
 
     def _declared(self, stream: Stream) -> StreamFields:
-        unfit = Unfit.TEXT if final_options(self.config).values is not Values.TYPED else Unfit.FAIL
+        untyped = final_options(self.config).values is not Values.TYPED
         conflicts = UnionConflicts(self.config.tables.union_conflicts)
-        return stream_fields(stream.json_schema, stream.id, unfit, conflicts, decimals(self.config))
+        return stream_fields(stream.json_schema, stream.id, conflicts, decimals(self.config), unfit_as_text=untyped)
 
     def _read_hint(self, template: PathTemplate, stream: StreamId, known: KnownRoots) -> Chain:
         """Read the table's chain from its hint, usually one request. The writer catches up with later blocks."""

@@ -14,7 +14,7 @@ from destination_s3_spark.decoding.kernel_typer import record_typer
 from destination_s3_spark.decoding.record_typer import TypedBlock
 from destination_s3_spark.formats.file_format import FileColumns, FileOptions
 from destination_s3_spark.protocol.catalog import DestinationSyncMode, Stream
-from destination_s3_spark.schema.json_schema import Decimals, Unfit, stream_fields
+from destination_s3_spark.schema.json_schema import Decimals, stream_fields
 from destination_s3_spark.schema.placement import SchemaPolicy
 from destination_s3_spark.schema.table_schema import evolve
 from destination_s3_spark.stream_id import StreamId
@@ -56,9 +56,9 @@ class Landing:
         return evolve(None, self._declared(), self.stream, SchemaPolicy()).schema
 
     def _declared(self) -> Any:
-        unfit = Unfit.FAIL if self.options.extension in {".avro", ".parquet"} else Unfit.TEXT
+        untyped = self.options.extension not in {".avro", ".parquet"}
         schema = {"type": "object", "properties": self.properties, "required": list(self.required)}
-        return stream_fields(schema, self.stream, unfit, decimals=Decimals(declared=True))
+        return stream_fields(schema, self.stream, decimals=Decimals(declared=True), unfit_as_text=untyped)
 
     def _plan(self) -> Any:
         stream = Stream(

@@ -9,7 +9,7 @@ import pytest
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Field, Object, Scalar, SchemalessArray, SchemalessObject, Union
 from destination_s3_spark.schema.draft import UnionConflicts
-from destination_s3_spark.schema.json_schema import MOST_LEVELS, StreamFields, Unfit, stream_fields
+from destination_s3_spark.schema.json_schema import MOST_LEVELS, StreamFields, stream_fields
 from destination_s3_spark.stream_id import StreamId
 from unit_tests.cpu_limit import cpu_limit
 
@@ -207,7 +207,7 @@ def test_what_no_type_fits_names_stream_field_and_reason(schema: Any, field: str
 
 def test_a_column_whose_name_is_no_text_is_refused_whatever_the_format() -> None:
     with pytest.raises(ConfigError, match=r"the name 'a\\udfff' of a property has half of a surrogate pair"):
-        stream_fields(properties(**{"a\udfff": INTEGER}), STREAM, Unfit.TEXT)
+        stream_fields(properties(**{"a\udfff": INTEGER}), STREAM, unfit_as_text=True)
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ def test_a_single_type_says_where_it_stands() -> None:
 
 def test_a_column_no_type_fits_is_a_string_where_values_pass_as_they_are() -> None:
     schema = properties(id=INTEGER, odd=properties(a={"type": "potato"}), clash=one_of(properties(id=INTEGER), properties(id=STRING)))
-    fields = stream_fields(schema, STREAM, Unfit.TEXT).fields
+    fields = stream_fields(schema, STREAM, unfit_as_text=True).fields
     assert [field.type for field in fields] == [Scalar.INTEGER, Scalar.STRING, Scalar.STRING]
 
 
@@ -358,7 +358,7 @@ def test_types_nest_up_to_a_limit(deep: Callable[[int], dict[str, Any]]) -> None
     for levels in (MOST_LEVELS + 1, 200, 400):
         with pytest.raises(ConfigError, match=rf'^Stream "shop\.users", field "tree": .* deeper than the {MOST_LEVELS} levels'):
             stream_fields(properties(tree=deep(levels)), STREAM)
-        (text,) = stream_fields({**properties(tree=deep(levels)), "required": ["tree"]}, STREAM, Unfit.TEXT).fields
+        (text,) = stream_fields({**properties(tree=deep(levels)), "required": ["tree"]}, STREAM, unfit_as_text=True).fields
         assert text.type is Scalar.STRING
 
 

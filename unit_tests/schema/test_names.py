@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from destination_s3_spark.schema.names import NameLevel, assign_names, safe_name
+from destination_s3_spark.schema.names import assign_names, safe_name
 
 CLASHING = st.sampled_from(
     ["", "_", "a", "A", "a_1", "A_1", "a.", "a_", "ä", "_airbyte_meta", "_AIRBYTE_META", "_airbyte_meta_1", "日本", "東京"]
@@ -43,19 +43,19 @@ def test_every_safe_name_is_an_avro_name_and_safe_again(source: str) -> None:
     assert safe_name(name) == name
 
 
-@pytest.mark.parametrize("level", list(NameLevel))
-def test_of_names_that_differ_only_in_case_the_first_declared_stays_and_the_others_get_a_suffix(level: NameLevel) -> None:
-    assert assign_names(["foo", "Foo", "FOO"], (), level) == {"foo": "foo", "Foo": "Foo_1", "FOO": "FOO_2"}
-    assert assign_names(["Foo", "FOO", "foo"], (), level) == {"Foo": "Foo", "FOO": "FOO_1", "foo": "foo_2"}
-    assert assign_names(["a b", "A.B"], (), level) == {"a b": "a_b", "A.B": "A_B_1"}
+@pytest.mark.parametrize("of_columns", [True, False])
+def test_of_names_that_differ_only_in_case_the_first_declared_stays_and_the_others_get_a_suffix(of_columns: bool) -> None:
+    assert assign_names(["foo", "Foo", "FOO"], (), of_columns=of_columns) == {"foo": "foo", "Foo": "Foo_1", "FOO": "FOO_2"}
+    assert assign_names(["Foo", "FOO", "foo"], (), of_columns=of_columns) == {"Foo": "Foo", "FOO": "FOO_1", "foo": "foo_2"}
+    assert assign_names(["a b", "A.B"], (), of_columns=of_columns) == {"a b": "a_b", "A.B": "A_B_1"}
 
 
 def test_a_source_that_is_a_safe_name_keeps_it_before_one_that_has_to_change() -> None:
-    assert assign_names(["a b", "a_b", "a_b_1"], (), NameLevel.COLUMN) == {"a_b": "a_b", "a_b_1": "a_b_1", "a b": "a_b_2"}
+    assert assign_names(["a b", "a_b", "a_b_1"], (), of_columns=True) == {"a_b": "a_b", "a_b_1": "a_b_1", "a b": "a_b_2"}
 
 
 def test_columns_named_like_the_connectors_own_get_a_suffix() -> None:
-    names = assign_names(["_airbyte_raw_id", "_AIRBYTE_x", "_airbyte_raw_id_1", "_airbyt"], (), NameLevel.COLUMN)
+    names = assign_names(["_airbyte_raw_id", "_AIRBYTE_x", "_airbyte_raw_id_1", "_airbyt"], (), of_columns=True)
     assert names == {
         "_airbyte_raw_id": "_airbyte_raw_id_1",
         "_AIRBYTE_x": "_AIRBYTE_x_1",
@@ -65,11 +65,11 @@ def test_columns_named_like_the_connectors_own_get_a_suffix() -> None:
 
 
 def test_members_of_objects_may_be_named_like_the_connectors_own_columns() -> None:
-    assert assign_names(["_airbyte_meta"], (), NameLevel.MEMBER) == {"_airbyte_meta": "_airbyte_meta"}
+    assert assign_names(["_airbyte_meta"], (), of_columns=False) == {"_airbyte_meta": "_airbyte_meta"}
 
 
 def test_a_name_that_is_taken_is_never_given_again() -> None:
-    assert assign_names(["Id", "id_1"], ["id"], NameLevel.MEMBER) == {"Id": "Id_2", "id_1": "id_1"}
+    assert assign_names(["Id", "id_1"], ["id"], of_columns=False) == {"Id": "Id_2", "id_1": "id_1"}
 
 
 def _assert_injective(names: Mapping[str, str], taken: list[str]) -> None:
@@ -79,10 +79,10 @@ def _assert_injective(names: Mapping[str, str], taken: list[str]) -> None:
 
 @given(st.lists(st.text(max_size=4) | CLASHING, unique=True), st.lists(st.text(max_size=4) | CLASHING, unique=True))
 def test_names_are_injective_and_depend_on_the_order_of_the_sources_only_where_they_clash(first: list[str], later: list[str]) -> None:
-    for level in NameLevel:
-        names = assign_names(first, (), level)
+    for of_columns in (True, False):
+        names = assign_names(first, (), of_columns=of_columns)
         _assert_injective(names, [])
         if len({safe_name(source).casefold() for source in first}) == len(first):
-            assert names == assign_names(reversed(first), (), level)
+            assert names == assign_names(reversed(first), (), of_columns=of_columns)
         taken = list(names.values())
-        _assert_injective(assign_names(later, taken, level), taken)
+        _assert_injective(assign_names(later, taken, of_columns=of_columns), taken)
