@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
-from types import TracebackType
 from typing import Any
 
 import orjson
@@ -202,7 +201,7 @@ class Progress:
         self._watcher.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         self._watcher.join()
 

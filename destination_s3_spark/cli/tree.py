@@ -74,8 +74,7 @@ def tree() -> None:
     """Airbyte destination for typed tables on plain S3, and commands to look after the tables."""
 
 
-def _config_option() -> Option:
-    return click.option("--config", required=True, metavar="FILE", type=click.Path(), help="The connector's configuration.")
+_config_option: Option = click.option("--config", required=True, metavar="FILE", type=click.Path(), help="The connector's configuration.")
 
 
 def _table_options(text: str, *, pattern: bool = True) -> Option:
@@ -85,7 +84,7 @@ def _table_options(text: str, *, pattern: bool = True) -> Option:
     def add(command: Callable[..., int]) -> Callable[..., int]:
         command = click.option("--namespace", metavar="NS", help="The stream's namespace, where the name alone is not enough.")(command)
         command = click.option("--stream", metavar="NAME", help=text)(command)
-        return _config_option()(command)
+        return _config_option(command)
 
     return add
 
@@ -166,7 +165,7 @@ def inspect(  # noqa: PLR0913, PLR0917 (one parameter per option)
 
 
 @tree.command()
-@_config_option()
+@_config_option
 @click.option("--out", metavar="FILE", type=click.Path(), default="report.html", show_default=True, help="Write the page to this file.")
 @click.option(
     "--blocks", type=click.IntRange(min=1), default=1_000, show_default=True, metavar="N", help="Read the newest N blocks of each table."
@@ -183,7 +182,7 @@ def report(config: str, out: str, blocks: int) -> int:
 
 
 @tree.command()
-@_config_option()
+@_config_option
 @click.option("--catalog", metavar="FILE", type=click.Path(), help="A configured catalog: show where each stream's table is or will be.")
 @click.option("--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Form of the output.")
 def doctor(config: str, catalog: str | None, output: str) -> int:

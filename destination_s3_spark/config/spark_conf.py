@@ -17,12 +17,7 @@ MASTER = r"^(local(\[(\*|[1-9][0-9]*)\])?|spark://[^\s,/]+:[0-9]{1,5}(,[^\s,/]+:
 PYTHON = "spark.pyspark.python"
 """Interpreter of executors on other machines: a name in their PATH or an absolute path."""
 
-FOREIGN_CODE = "it would load code that this connector was not tested with"
-OTHER_PYTHON = "Spark's workers must run the interpreter and packages of this connector"
 OWN_OPTION = "set spark.{} of this configuration instead"
-LEAK = "it writes what runs here to a place outside the sync"
-REVEALS = "it would show secrets"
-CONNECT = "Spark Connect is not supported"
 YARN_ARCHIVE = "spark.yarn.archive"
 YARN_ARCHIVE_SCHEMES = ("hdfs", "viewfs", "webhdfs")
 """File systems of a cluster that Hadoop's client reaches by itself: with another one, a file of the connector's machine could be sent."""
@@ -33,17 +28,21 @@ REFUSED: tuple[tuple[str, tuple[str, ...]], ...] = (
     (OWN_OPTION.format("driver_memory"), ("spark.driver.memory",)),
     (OWN_OPTION.format("authenticate_secret"), ("spark.authenticate.secret*",)),
     ("the session is started by this connector, not by spark-submit", ("spark.submit.*",)),
-    (CONNECT, ("spark.remote", "spark.api.mode", "spark.connect.*")),
-    (FOREIGN_CODE, (
+    ("Spark Connect is not supported", ("spark.remote", "spark.api.mode", "spark.connect.*")),
+    ("it would load code that this connector was not tested with", (
         "spark.jars*", "spark.files", "spark.archives", "spark.*plugin*", "spark.extraListeners", "spark.repl.*", "spark.r.*",
         "spark.ui.filters", "spark.sql.extensions", "*JavaOptions", "*ClassPath*", "*ibraryPath", "*discoveryScript",
         "spark.network.crypto.config.*", "spark.kubernetes.*eatureSteps", "spark.kubernetes.allocation.pods.allocator",
         "spark.kubernetes.decommission.script", "spark.yarn.jars", "spark.yarn.dist.*",
     )),
-    (OTHER_PYTHON, ("spark.pyspark.*", "spark.python.daemon.module", "spark.python.worker.module", "spark.executorEnv.*")),
+    ("Spark's workers must run the interpreter and packages of this connector", (
+        "spark.pyspark.*", "spark.python.daemon.module", "spark.python.worker.module", "spark.executorEnv.*",
+    )),
     ("a second copy of a task would upload its files a second time", ("spark.speculation*",)),
-    (LEAK, ("spark.eventLog.*", "spark.metrics.*", "spark.driver.log.*", "spark.kubernetes.file.upload.path")),
-    (REVEALS, ("spark.log.level", "spark.logConf", "spark.redaction.*")),
+    ("it writes what runs here to a place outside the sync", (
+        "spark.eventLog.*", "spark.metrics.*", "spark.driver.log.*", "spark.kubernetes.file.upload.path",
+    )),
+    ("it would show secrets", ("spark.log.level", "spark.logConf", "spark.redaction.*")),
     (OWN_OPTION.format("kubernetes_token"), ("spark.kubernetes.*oauthToken",)),
     (LOCAL_FILE, ("spark.kubernetes.*File", "spark.kerberos.*")),
     (f"{LOCAL_FILE}; spark.network.crypto.enabled encrypts without one", ("spark.ssl.*",)),

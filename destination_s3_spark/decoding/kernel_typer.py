@@ -181,10 +181,9 @@ class KernelTyper(RecordTyper):
     ) -> TypedRows:
         """Return the rows of a block, completed with its odd values and with its odd lines, whose `records` are typed alone."""
         odd_values = {number: _Odd(*(np.frombuffer(part, np.int64) for part in parts)) for number, *parts in block.odd_columns()}
-        left = _OddValues(lines, odd_values)
         given = pa.array(_Exported(self._stored, block.columns()))
         columns = [
-            _completed(given.field(at + 1), node, Trail(None, at, source), left, changes)
+            _completed(given.field(at + 1), node, Trail(None, at, source), lines, odd_values, changes)
             for at, (node, source) in enumerate(zip(self._nodes, self._sources, strict=True))
         ]
         # A copy, because any array of the kernel keeps all columns in memory, and raw rows, which have the times, are kept longer.
@@ -266,25 +265,23 @@ def _require(known: bool) -> None:
         raise ValueError("a column in another layout than the kernel's")
 
 
-class _OddValues(NamedTuple):
-    """The lines of a block, and its odd values by column number."""
+def _completed(
+    array: pa.Array[Any], node: _TypedNode, trail: Trail, lines: bytes, odd_values: Mapping[int, _Odd], changes: Changes
+) -> pa.Array[Any]:
+    """Return the kernel's column, completed with the converted odd values of the column and its descendants.
 
-    lines: bytes
-    odd: Mapping[int, _Odd]
-
-
-def _completed(array: pa.Array[Any], node: _TypedNode, trail: Trail, left: _OddValues, changes: Changes) -> pa.Array[Any]:
-    """Return the kernel's column, completed with the converted odd values of the column and its descendants."""
-    odd = left.odd.get(node.number)
+    `odd_values` are those of all columns of the block by the column's number, and `lines` its lines.
+    """
+    odd = odd_values.get(node.number)
     if odd is not None and len(odd.nulled):
         changes.nulled_all(trail.located(odd.nulled))
     if node.convert is not None:
         if odd is None or not len(odd.positions):
             return array if array.type == node.final else pa.nulls(len(array), node.final)
-        texts = (left.lines[start:end] for start, end in zip(odd.starts.tolist(), odd.ends.tolist(), strict=True))
+        texts = (lines[start:end] for start, end in zip(odd.starts.tolist(), odd.ends.tolist(), strict=True))
         values = typed_array(texts, trail.located(odd.positions).places(), node.convert, node.final, changes)
         return _replaced(array, odd.positions, values)
-    if array.type == node.final and not any(node.number < number < node.end for number in left.odd):
+    if array.type == node.final and not any(node.number < number < node.end for number in odd_values):
         return array
     if pa.types.is_list(node.final):
         buffers = array.buffers()[:2]
@@ -294,7 +291,7 @@ def _completed(array: pa.Array[Any], node: _TypedNode, trail: Trail, left: _OddV
         buffers = array.buffers()[:1]
         trails = [Trail(trail, ordinal, source) for ordinal, source in enumerate(node.sources)]
         below = [array.field(ordinal) for ordinal in range(len(node.children))]
-    children = [_completed(child, of, way, left, changes) for child, of, way in zip(below, node.children, trails, strict=True)]
+    children = [_completed(child, of, way, lines, odd_values, changes) for child, of, way in zip(below, node.children, trails, strict=True)]
     return pa.Array.from_buffers(node.final, len(array), buffers, array.null_count, children=children)
 
 

@@ -6,7 +6,6 @@ a task carries file extents and keys, never rows.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
@@ -18,7 +17,7 @@ from destination_s3_spark.engine.failures import job_failure
 from destination_s3_spark.engine.machine import OOM_KILL_FILES
 from destination_s3_spark.engine.outcome import Done, Failed, Result, Task, guarded
 from destination_s3_spark.engine.session import TASK_ATTEMPTS, DriverSession, SparkSettings
-from destination_s3_spark.engine.waiting import give_up_without_executors
+from destination_s3_spark.engine.waiting import give_up_without_executors, repeated
 from destination_s3_spark.errors import SyncError
 
 if TYPE_CHECKING:
@@ -130,34 +129,29 @@ def _watched(context: SparkContext, groups: int, progress: Progress | None, ever
         yield
         return
     name = uuid4().hex
-    over = threading.Event()
     stopped: list[SyncError] = []
 
-    def watch() -> None:
-        while not over.wait(every_s):
-            try:
-                done = _completed_tasks(context, name)
-            except Exception:  # noqa: BLE001 (the JVM is gone, and its job reports that)
-                return
-            try:
-                progress(done, groups)
-            except SyncError as error:
-                stopped.append(error)
-                with suppress(Exception):  # the JVM is gone, and its job has ended
-                    context.cancelJobGroup(name)
-                return
+    def look() -> bool:
+        try:
+            done = _completed_tasks(context, name)
+        except Exception:  # noqa: BLE001 (the JVM is gone, and its job reports that)
+            return False
+        try:
+            progress(done, groups)
+        except SyncError as error:
+            stopped.append(error)
+            with suppress(Exception):  # the JVM is gone, and its job has ended
+                context.cancelJobGroup(name)
+        return not stopped
 
     context.setJobGroup(name, "progress is watched")
-    watcher = threading.Thread(target=watch, name="spark-progress", daemon=True)
-    watcher.start()
     try:
-        yield
+        with repeated(look, every_s, "spark-progress"):
+            yield
     except Exception:
         if stopped:
             raise stopped[0] from None
         raise
-    finally:
-        over.set()
 
 
 def _completed_tasks(context: SparkContext, group: str) -> int:

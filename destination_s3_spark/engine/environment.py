@@ -28,7 +28,7 @@ class Environment:
 
 
 def environment(packages: Sequence[str] = PACKAGES) -> Environment:
-    return Environment(f"{sys.version_info.major}.{sys.version_info.minor}", {name: _version(name) for name in packages})
+    return Environment(f"{sys.version_info.major}.{sys.version_info.minor}", {name: package_version(name) for name in packages})
 
 
 def shortcomings(executor: Environment, driver: Environment) -> str | None:
@@ -59,7 +59,7 @@ def _compatible(text: str) -> Sequence[str]:
     return numbers[:2] if numbers[:1] == ["0"] else numbers[:1]
 
 
-def _version(name: str) -> str | None:
+def package_version(name: str) -> str | None:
     try:
         return version(name)
     except PackageNotFoundError:

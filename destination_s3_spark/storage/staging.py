@@ -63,7 +63,9 @@ class StagedFileSink(io.RawIOBase):
         """Append bytes (anything with the buffer protocol) and return their count."""
         if self.closed:
             raise ValueError("write to a closed file")
-        self._raise_failure()
+        for part in self._in_flight:
+            if part.done():
+                part.result()  # raises why it failed
         data = bytes(data)
         rest = memoryview(data)
         size = len(rest)
@@ -165,8 +167,3 @@ class StagedFileSink(io.RawIOBase):
     def _await_oldest(self) -> None:
         self._etags.append(self._in_flight[0].result())
         self._in_flight.popleft()
-
-    def _raise_failure(self) -> None:
-        for part in self._in_flight:
-            if part.done():
-                part.result()

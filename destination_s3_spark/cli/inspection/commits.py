@@ -287,7 +287,7 @@ def _sync(session: Sequence[Block], voided: frozenset[int], *, is_last: bool) ->
         None if started_at is None else max(0.0, (ended_at - started_at).total_seconds()),
         SyncEnd.CLEAN if clean else SyncEnd.OPEN if is_last else SyncEnd.UNCLEAN,
         next((event.generation_id for event in [began, *added, *rewrites] if event is not None), None),
-        sum(event.offset_interval.end - event.offset_interval.start + 1 for event in added),
+        sum(map(rows_of, added)),
         len(added),
         sum(len(event.files) for event in added),
         sum(file.bytes for event in added for file in event.files),

@@ -109,7 +109,6 @@ UNTRIED = {SqlEngine.ATHENA, SqlEngine.REDSHIFT, SqlEngine.DATABRICKS, SqlEngine
 _MANIFEST_FORMAT = """ROW FORMAT SERDE 'org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe'
 STORED AS INPUTFORMAT 'org.apache.hadoop.hive.ql.io.SymlinkTextInputFormat'
 OUTPUTFORMAT 'org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat'"""
-_FOLDER_FORMAT = "STORED AS PARQUET"
 
 
 def ddl(table: InspectedTable, config: Config, engine: SqlEngine) -> str:
@@ -164,7 +163,7 @@ def _athena_delta(source: ConfiguredTable) -> str:
 
 
 def _hive(source: ConfiguredTable, dialect: Dialect, create: str) -> str:
-    root, location = source.folder("s3"), _FOLDER_FORMAT
+    root, location = source.folder("s3"), "STORED AS PARQUET"
     if source.config.publish.symlink:
         root, location = source.uri + MANIFEST.rpartition("/")[0] + "/", _MANIFEST_FORMAT
     comments, columns = _columns(source, dialect)

@@ -165,10 +165,8 @@ def read_all(found: FoundTables, read: Callable[[FoundTable], Found], at_once: i
             return shown
 
         every = list(pool.map(counted, found.tables))
-    return [one for one in every if not isinstance(one, UnreadTable)], [
-        *found.unread,
-        *(one for one in every if isinstance(one, UnreadTable)),
-    ]
+    unread = [one for one in every if isinstance(one, UnreadTable)]
+    return [one for one in every if not isinstance(one, UnreadTable)], [*found.unread, *unread]
 
 
 def report_unread(unread: Sequence[UnreadTable]) -> int:

@@ -236,15 +236,12 @@ def summary_for_programs(figures: SyncFigures) -> str:
 
 def _sync_text(figures: SyncFigures) -> str:
     phases = [f"{name} {duration_text(seconds)}" for name, seconds in figures.seconds_by_phase.items()]
-    ignored = [
-        f"{counted(figures.messages_ignored, 'other message')} ignored" if figures.messages_ignored else "",
-        f"{counted(figures.records_of_unknown_streams, 'record')} of unknown streams ignored" if figures.records_of_unknown_streams else "",
-    ]
     parts = [
         f"{counted(figures.records_read, 'record')}, {size_text(figures.bytes_read)} read",
         f"{figures.records_committed:,} committed",
         f"{figures.states_acknowledged:,} of {counted(figures.states_read, 'state')} acknowledged",
-        *ignored,
+        f"{counted(figures.messages_ignored, 'other message')} ignored" if figures.messages_ignored else "",
+        f"{counted(figures.records_of_unknown_streams, 'record')} of unknown streams ignored" if figures.records_of_unknown_streams else "",
     ]
     took = f". Seconds by phase: {', '.join(phases)}" if phases else ""
     return f"sync {figures.ending.value} after {duration_text(figures.seconds)}: {', '.join(part for part in parts if part)}{took}"

@@ -7,13 +7,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as installed_version
-from types import TracebackType
 
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.config.spark_conf import is_local
 from destination_s3_spark.engine.engine import Engine
+from destination_s3_spark.engine.environment import package_version
 from destination_s3_spark.kernel import HOW_LINES_ARE_TYPED
 from destination_s3_spark.protocol.catalog import Catalog
 from destination_s3_spark.protocol.messages import InputCounts
@@ -135,10 +133,7 @@ class Story:
 
 def _version() -> str:
     """Return the connector's version. Nothing else depends on it, so a copy that is not installed runs as well."""
-    try:
-        return installed_version(PACKAGE)
-    except PackageNotFoundError:
-        return "of unknown version"
+    return package_version(PACKAGE) or "of unknown version"
 
 
 class Heartbeat:
@@ -155,7 +150,7 @@ class Heartbeat:
             self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         """Return when no further beat will be written."""
         self._over.set()
         if self._thread.ident is not None:
