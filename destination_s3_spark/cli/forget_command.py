@@ -354,7 +354,10 @@ def _finish(tools: Workshop, case: Case, request: Request, keep: Keep) -> None:
         say(found.stream, f"would forget {said} in {objects}, and delete {old} of its objects{_forever(case)}")
         return
     block = _exchange(tools, forgetting, case.keys)
-    versions, others = _delete_old_versions(tools, table)
+    own, others = _old_versions(tools, table)
+    if isinstance(tools.factory.store, S3Store):
+        delete_versions(tools.factory.store, own)
+    versions = len(own.versions)
     say(found.stream, f"forgot {said}; {counted(versions, 'old version')} of its objects deleted{_forever(case)}")
     if others:
         say(found.stream, f"{counted(others, 'old version')} of objects that this connector did not write stay in '{table.layout.root}'")
@@ -443,11 +446,3 @@ def _old_versions(tools: Workshop, table: OpenTable) -> tuple[OldVersions, int]:
     found = old_versions(store, (layout.folder, layout.root, layout.changes, layout.histories))
     own = found.of(lambda key: key == hint or territory.may_write(key) or key in taken_over)
     return own, len(found.of(territory.may_delete).versions) - len(own.of(territory.may_delete).versions)
-
-
-def _delete_old_versions(tools: Workshop, table: OpenTable) -> tuple[int, int]:
-    """Delete them, and return their number, and that of the others."""
-    own, others = _old_versions(tools, table)
-    if isinstance(tools.factory.store, S3Store):
-        delete_versions(tools.factory.store, own)
-    return len(own.versions), others

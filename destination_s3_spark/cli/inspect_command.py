@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from enum import Enum
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -42,27 +41,8 @@ SYNCS_SHOWN = 10
 """Last sessions in the overview of one table."""
 
 
-class SchemaForm(Enum):
-    """The form of an Arrow schema in a file."""
-
-    IPC = "ipc"
-    """An encapsulated IPC message, which every Arrow library reads."""
-    ODF = "odf"
-    """A bare flatbuffer, as Open Data Fabric records it."""
-
-
-class View(Enum):
-    """A part of a table to look at."""
-
-    FILES = "files"
-    SCHEMA = "schema"
-    SYNCS = "syncs"
-    VALUES = "values"
-    COMMITS = "commits"
-
-
 def run(
-    config_path: str, name: str | None, namespace: str | None, view: View | None, output: Output, most_blocks: int, *, wide: bool
+    config_path: str, name: str | None, namespace: str | None, view: str | None, output: Output, most_blocks: int, *, wide: bool
 ) -> int:
     """Print all tables, one table or a view of it. Return 1 if a table could not be read; the others are printed.
 
@@ -83,7 +63,7 @@ def run(
     def show(table: FoundTable) -> None:
         with Progress(f"reading the chain of {table.stream}"):
             shown = publishers[table.stream] if view is None else ()
-            read = read_table(factory, table, shown, most_blocks, keys=view is View.FILES)
+            read = read_table(factory, table, shown, most_blocks, keys=view == "files")
         if view is None:
             _one_table(read, output, terminal)
         else:
@@ -101,8 +81,8 @@ def print_ddl(config_path: str, name: str, namespace: str | None, engine: SqlEng
     return 0
 
 
-def export_schema(config_path: str, name: str, namespace: str | None, file: Path, form: SchemaForm) -> int:
-    """Write a table's current Arrow schema to a file.
+def export_schema(config_path: str, name: str, namespace: str | None, file: Path, form: str) -> int:
+    """Write a table's current Arrow schema to a file, as an encapsulated IPC message or (odf) a bare flatbuffer.
 
     Raises ConfigError when there is no such table or more than one, when it has no schema yet, or when the file cannot be written.
     """
@@ -111,8 +91,8 @@ def export_schema(config_path: str, name: str, namespace: str | None, file: Path
     found = read_head(factory, table).columns
     if found is None:
         raise without_schema(table.stream)
-    write_file(file, bare_flatbuffer(found) if form is SchemaForm.ODF else found.serialize().to_pybytes(), "schema")
-    sys.stdout.write(f"{file}: Arrow schema of {table.stream}, {len(found)} columns, form {form.value}\n")
+    write_file(file, bare_flatbuffer(found) if form == "odf" else found.serialize().to_pybytes(), "schema")
+    sys.stdout.write(f"{file}: Arrow schema of {table.stream}, {len(found)} columns, form {form}\n")
     return 0
 
 
@@ -174,12 +154,12 @@ def _one_table(table: InspectedTable, output: Output, terminal: Terminal) -> Non
             write_rows(views.summaries([about], ""), output, TableSummary, terminal)
 
 
-def _one_view(table: InspectedTable, view: View, output: Output, terminal: Terminal) -> None:
+def _one_view(table: InspectedTable, view: str, output: Output, terminal: Terminal) -> None:
     if output is Output.TABLE:
         first = table.blocks[0].sequence_number if table.blocks else 0
-        if first and view is not View.SCHEMA:
+        if first and view != "schema":
             terminal.say(f"(read from block {first} on; --blocks N reads more of the chain)")
-    if view is View.SCHEMA:
+    if view == "schema":
         _schema(table, output, terminal)
         return
     shown, row_type = _VIEWS[view](table)
@@ -205,9 +185,9 @@ def _print_parts(parts: Sequence[tuple[str, Rows]], terminal: Terminal) -> None:
 
 
 _TITLES = {"files": "Files", "columns": "Columns", "syncs": "Last syncs", "history": "Schemas"}
-_VIEWS: Mapping[View, Callable[[InspectedTable], tuple[Rows, type[Any]]]] = {
-    View.FILES: lambda table: (views.files(table_files(table)), TableFile),
-    View.SYNCS: lambda table: (views.syncs(syncs(table.blocks)), RecordedSync),
-    View.VALUES: lambda table: (views.values(changed_values(table.blocks)), ChangedValue),
-    View.COMMITS: lambda table: (views.commits(commits(table)), Commit),
+_VIEWS: Mapping[str, Callable[[InspectedTable], tuple[Rows, type[Any]]]] = {
+    "files": lambda table: (views.files(table_files(table)), TableFile),
+    "syncs": lambda table: (views.syncs(syncs(table.blocks)), RecordedSync),
+    "values": lambda table: (views.values(changed_values(table.blocks)), ChangedValue),
+    "commits": lambda table: (views.commits(commits(table)), Commit),
 }

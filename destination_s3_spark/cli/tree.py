@@ -159,9 +159,8 @@ def inspect(  # noqa: PLR0913, PLR0917 (one parameter per option)
         return inspect_command.print_ddl(config, name, namespace, SqlEngine(ddl))
     if export_schema is not None:
         name = _required(name, "--export-schema writes the schema of one table: say which, as in inspect TABLE --export-schema.")
-        return inspect_command.export_schema(config, name, namespace, Path(export_schema), inspect_command.SchemaForm(form))
-    chosen = None if view is None else inspect_command.View(view)
-    return inspect_command.run(config, name, namespace, chosen, Output(output), blocks, wide=wide)
+        return inspect_command.export_schema(config, name, namespace, Path(export_schema), form)
+    return inspect_command.run(config, name, namespace, view, Output(output), blocks, wide=wide)
 
 
 @tree.command()

@@ -34,7 +34,6 @@ class Refused(Exception):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
-        self.message = message
 
 
 class KubernetesApi:
@@ -119,7 +118,7 @@ class KubernetesApi:
 
     def explained(self, refused: Refused) -> SyncError:
         """Return the error for a refusal: what the server said, and what to change."""
-        said = refused.message.rstrip(".")
+        said = str(refused).rstrip(".")
         if refused.status == 401:
             return ConfigError(
                 f"The Kubernetes API server at {self.url} does not accept the token (401). Make another one for spark.kubernetes_token "
