@@ -11,7 +11,7 @@ exist is an error and is never moved to another day.
 from __future__ import annotations
 
 import re
-from calendar import monthrange
+from calendar import isleap
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -66,6 +66,7 @@ _MOMENT = re.compile(rf"{_DATE}(?:(?: ?T| ){_TIME}{_ERA.format('last_era')})?", 
 _TIME_OF_DAY = re.compile(_TIME, re.ASCII)
 
 _MONTHS = {"jan": 1, "feb": 2, "mar": 3, "apr": 4, "may": 5, "jun": 6, "jul": 7, "aug": 8, "sep": 9, "oct": 10, "nov": 11, "dec": 12}
+_MONTH_DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 ABBREVIATIONS: Mapping[str, int] = (
     dict.fromkeys(("Z", "UTC", "GMT", "UT", "WET"), 0)
@@ -157,7 +158,7 @@ def _moment(match: re.Match[str]) -> Moment | Reason:
     year = _year(match)
     month = int(match["month"]) if match["month"] else _MONTHS.get(match["name"].lower(), 0)
     day = int(match["day"])
-    if year is None or not 1 <= month <= 12 or not 1 <= day <= monthrange(year, month)[1]:
+    if year is None or not 1 <= month <= 12 or not 1 <= day <= _MONTH_DAYS[month - 1] + (month == 2 and isleap(year)):
         return Reason.SERIALIZATION
     time_us, offset = None, None
     if match["hour"] is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote
 
 import numpy as np
@@ -38,7 +38,12 @@ class Transform(Enum):
     HOUR = "hour"
 
 
-_UNITS = {Transform.YEAR: "Y", Transform.MONTH: "M", Transform.DAY: "D", Transform.HOUR: "h"}
+_UNITS: Mapping[Transform, Literal["Y", "M", "D", "h"]] = {
+    Transform.YEAR: "Y",
+    Transform.MONTH: "M",
+    Transform.DAY: "D",
+    Transform.HOUR: "h",
+}
 """numpy's units of the values of partitions."""
 
 
