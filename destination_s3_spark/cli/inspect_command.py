@@ -155,13 +155,12 @@ def _one_table(table: InspectedTable, output: Output, terminal: Terminal) -> Non
 
 
 def _one_view(table: InspectedTable, view: str, output: Output, terminal: Terminal) -> None:
-    if output is Output.TABLE:
-        first = table.blocks[0].sequence_number if table.blocks else 0
-        if first and view != "schema":
-            terminal.say(f"(read from block {first} on; --blocks N reads more of the chain)")
     if view == "schema":
         _schema(table, output, terminal)
         return
+    first = table.blocks[0].sequence_number if table.blocks else 0
+    if first and output is Output.TABLE:
+        terminal.say(f"(read from block {first} on; --blocks N reads more of the chain)")
     shown, row_type = _VIEWS[view](table)
     write_rows(shown, output, row_type, terminal)
 

@@ -89,17 +89,13 @@ def _table_options(text: str, *, pattern: bool = True) -> Option:
     return add
 
 
-def _airbyte_command(name: str, text: str, *options: click.Option) -> None:
-    """Add a command that `__main__` runs itself: here are only its help and its completion."""
-    tree.add_command(click.Command(name, callback=None, params=list(options), help=text))
-
-
 _CONFIG = click.Option(["--config"], required=True, metavar="FILE", type=click.Path(), help="The connector's configuration.")
 _CATALOG = click.Option(["--catalog"], required=True, metavar="FILE", type=click.Path(), help="The configured catalog.")
-_airbyte_command("spec", "Print the specification of the configuration.")
 _FORGET = click.Option(["--forget"], is_flag=True, help="Also try the permissions that forget needs.")
-_airbyte_command("check", "Check that a sync can use the bucket and the Spark cluster.", _CONFIG, _FORGET)
-_airbyte_command("write", "Sync the messages on standard input into the tables.", _CONFIG, _CATALOG)
+# `__main__` runs Airbyte's commands itself: here are only their help and their completion.
+tree.add_command(click.Command("spec", help="Print the specification of the configuration."))
+tree.add_command(click.Command("check", params=[_CONFIG, _FORGET], help="Check that a sync can use the bucket and the Spark cluster."))
+tree.add_command(click.Command("write", params=[_CONFIG, _CATALOG], help="Sync the messages on standard input into the tables."))
 
 
 @tree.command()

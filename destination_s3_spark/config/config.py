@@ -44,7 +44,7 @@ SECRET: dict[str, Any] = {"airbyte_secret": True, "always_show": True}
 MIB, GIB = 2**20, 2**30
 """Units in bytes of options that end in `_mb` and `_gb`."""
 MOST_CHOICES = 10
-"""Most values of an option that a message lists."""
+"""Most values of an option that a message or the documentation lists."""
 ADVANCED = "advanced"
 """Group of the options that destination-s3 does not have. Its own options stay ungrouped, at the top."""
 GROUPED: dict[str, Any] = {"group": ADVANCED}

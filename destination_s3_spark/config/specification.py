@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from destination_s3_spark.config import SPEC_FILE
-from destination_s3_spark.config.config import ADVANCED, Config
+from destination_s3_spark.config.config import ADVANCED, MOST_CHOICES, Config
 from destination_s3_spark.config.settings_model import Applies
 
 DOCUMENTATION_URL = "https://docs.airbyte.com/integrations/destinations/s3-spark"
@@ -96,8 +96,6 @@ def _without_null(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 PAGE_FILE = Path(__file__).parents[2] / "docs" / "options.md"
-MOST_CHOICES = 10
-"""Most values of an option that its row lists."""
 INTRODUCTION = f"""# Options
 
 For whoever writes a configuration: every option by its place in the JSON, in the order of Airbyte's form. Below an option that is an object

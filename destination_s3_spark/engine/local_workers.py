@@ -57,17 +57,17 @@ class LocalWorkers:
 
         If a process dies, all groups run again. Raises the first SyncError of a task unchanged, and TransientError after the last attempt.
         """
+        results = []
         try:
-            outcomes = self._outcomes(function, groups)
+            for outcome in self._outcomes(function, groups):
+                if isinstance(outcome, Failed):
+                    raise outcome.error
+                self.lost_attempts |= outcome.lost_attempts
+                results.append(outcome.results)
         except BaseException:
             self.lost_attempts = True  # the other tasks may have staged files, and the caller never hears of them
             raise
-        for outcome in outcomes:
-            if isinstance(outcome, Failed):
-                self.lost_attempts = True
-                raise outcome.error
-            self.lost_attempts |= outcome.lost_attempts
-        return [outcome.results for outcome in outcomes if isinstance(outcome, Done)]
+        return results
 
     def _outcomes(self, function: Callable[[Task], Result], groups: Sequence[Sequence[Task]]) -> list[Done[Result] | Failed]:
         for _ in range(TASK_ATTEMPTS):

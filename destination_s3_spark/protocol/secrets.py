@@ -33,7 +33,6 @@ class SecretFilter:
         self._pattern: re.Pattern[str] | None = None
 
     def add(self, secrets: Iterable[str]) -> None:
-        """Mask these secrets too from now on."""
         self._secrets |= {secret for secret in secrets if secret.strip()}
         # Longest first, because one secret may contain another.
         longest_first = sorted(self._secrets, key=len, reverse=True)

@@ -31,7 +31,6 @@ EXTERNAL_ID_VARIABLE = "AWS_ASSUME_ROLE_EXTERNAL_ID"
 
 
 def session(settings: S3Settings) -> boto3.Session:
-    """Return a boto3 session that signs with the credentials of the settings."""
     core, region = _core(settings), settings.region or None
     keys = settings.credentials
     if keys is not None:

@@ -40,7 +40,6 @@ class LandingBatch:
 
     @property
     def bytes(self) -> int:
-        """Spooled bytes of the slices."""
         return sum(piece.end - piece.start for piece in self.slices)
 
 

@@ -180,7 +180,6 @@ class Sync:
         return [(self.tables[stream].stream.id, one) for stream, one in zip(due, updates, strict=True) if one is not None]
 
     def _compactions(self) -> list[tuple[StreamId, Update]]:
-        """Return the compactions of the tables that this sync has opened, with their streams."""
         tables = [table for table in self.open_tables if is_compacted(table)]
         updates = self.pool.map(lambda table: compaction_of(table, self.resources), tables)
         return [(table.stream.id, update) for table, update in zip(tables, updates, strict=True) if update is not None]

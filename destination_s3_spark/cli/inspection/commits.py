@@ -88,10 +88,6 @@ def taken_back(blocks: Sequence[Block]) -> frozenset[int]:
     return frozenset(block.event.voided_sequence_number for block in blocks if isinstance(block.event, Void))
 
 
-def kind_of(block: Block) -> str:
-    return block.event.kind if isinstance(block.event, UnknownEvent) else type(block.event).__name__
-
-
 def rows_of(event: AddData | MergeData | ReplaceData) -> int:
     """Return the rows that came in, or the final rows that a rewrite wrote."""
     if isinstance(event, AddData):
@@ -109,7 +105,7 @@ def _commit(block: Block, voided: bool, table_rows: int, table_bytes: int) -> Co
     return Commit(
         block.sequence_number,
         block.system_time,
-        kind_of(block),
+        event.kind if isinstance(event, UnknownEvent) else type(event).__name__,
         block.epoch,
         sync or None,
         0 if data is None else rows_of(data),

@@ -19,7 +19,6 @@ from destination_s3_spark.sync.spool import Spool
 from destination_s3_spark.sync.story.lines import (
     Ending,
     Pulse,
-    StreamFigures,
     SyncFigures,
     heartbeat_line,
     start_line,
@@ -97,8 +96,8 @@ class Story:
         return self._last
 
     def figures(self, ending: Ending) -> SyncFigures:
-        streams = self._streams()
-        counts = self._counts
+        spool, counts = self._spool, self._counts
+        streams = [] if spool is None else [stream_figures(index, table, spool) for index, table in self._tables.items()]
         return SyncFigures(
             version=_version(),
             ending=ending,
@@ -114,11 +113,6 @@ class Story:
             streams=tuple(stream for stream in streams if not stream.empty),
             streams_without_records=tuple(stream.full_name for stream in streams if stream.empty),
         )
-
-    def _streams(self) -> list[StreamFigures]:
-        if self._spool is None:
-            return []
-        return [stream_figures(index, table, self._spool) for index, table in self._tables.items()]
 
     def _sum_up(self, ending: Ending) -> None:
         """Log the summary. A failure of that must not hide how the sync ended."""
