@@ -83,3 +83,10 @@ def present(key: str, s3: S3Settings) -> Iterator[None]:
             f"s3://{s3.bucket}/{key} is gone, but the table needs its rows. Nothing was changed. Did something else delete it? "
             "Restore it from a backup or a bucket version, or refresh the stream."
         ) from None
+
+
+@contextmanager
+def opened(key: str, size: int, s3: S3Settings) -> Iterator[RangedFile]:
+    """Open a data file of `size` bytes, which must be there. Reads raise as those of RangedFile, and DataError if it is gone."""
+    with present(key, s3), RangedFile(s3, key, size) as file:
+        yield file

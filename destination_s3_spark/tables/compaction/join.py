@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -101,7 +100,7 @@ def _joined(task: JoinTask) -> FileEntry | NotJoined:
 
 def _opened(files: Sequence[FileEntry], s3: S3Settings) -> Iterator[RangedFile]:
     for file in files:
-        with closing(RangedFile(s3, file.key, file.bytes)) as source:
+        with RangedFile(s3, file.key, file.bytes) as source:
             yield source
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from destination_s3_spark.chain.files import FileEntry, FileKind, generation_metadata
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.formats.parquet import ParquetOptions
-from destination_s3_spark.storage.ranged import RangedFile, present
+from destination_s3_spark.storage.ranged import opened, present
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.forgetting.wanted import Either, Wanted, is_one_of
@@ -44,8 +44,7 @@ def erase_sorted(task: SortedEraseTask) -> FileEntry:
     file, table = task.file, task.table
     form = form_of(table, file.kind)
     with (
-        present(file.key, task.s3),
-        closing(RangedFile(task.s3, file.key, file.bytes)) as source,
+        opened(file.key, file.bytes, task.s3) as source,
         _opened(task) as left,
     ):
         for rows in SortedFile(source, file.kind, form).read():
@@ -122,8 +121,7 @@ def erase_pair(task: PairTask) -> tuple[FileEntry, FileEntry]:
     """Stage the final file and its state. Raises as `erase_sorted`."""
     table, s3 = task.table, task.s3
     with (
-        present(task.state.key, s3),
-        closing(RangedFile(s3, task.state.key, task.state.bytes)) as source,
+        opened(task.state.key, task.state.bytes, s3) as source,
         table.final_file(task.new.final, task.final.partition, s3) as final,
         table.state_file(task.new.state or "", s3) as state,
     ):

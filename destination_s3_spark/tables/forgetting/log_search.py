@@ -7,7 +7,7 @@ are. All events of a key go, so a search says which keys have such rows, as the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import islice
@@ -24,7 +24,7 @@ from destination_s3_spark.decoding.kernel_typer import record_typer
 from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.errors import Bug, DataError
 from destination_s3_spark.schema.airbyte_type import Field
-from destination_s3_spark.storage.ranged import RangedFile, present
+from destination_s3_spark.storage.ranged import RangedFile, opened
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.forgetting.search import ReferencedValues, add_values
@@ -136,7 +136,7 @@ def redact(task: RedactTask) -> FileEntry:
 
 @contextmanager
 def _opened(file: LoggedFile, s3: S3Settings) -> Iterator[RangedFile]:
-    with present(file.key, s3), closing(RangedFile(s3, file.key, file.bytes)) as source:
+    with opened(file.key, file.bytes, s3) as source:
         try:
             yield source
         except (OSError, EOFError, ValueError, KeyError) as error:

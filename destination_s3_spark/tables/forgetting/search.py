@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -13,7 +12,7 @@ from destination_s3_spark.chain.files import FileEntry
 from destination_s3_spark.decoding.value_text import value_texts
 from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.arrow import contiguous
-from destination_s3_spark.storage.ranged import RangedFile, present
+from destination_s3_spark.storage.ranged import opened, present
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.forgetting.wanted import Either, Wanted, is_one_of
 from destination_s3_spark.tables.runs.keys import KEY, KeySpec, after, is_unfit, key_column
@@ -65,7 +64,7 @@ def search(task: SearchTask) -> Found:
 def search_sorted(task: SortedSearchTask) -> Found:
     """Find the rows with the keys, mostly from the columns of the key alone. Raises as `search`."""
     low, high = min(task.keys), after(max(task.keys))
-    with present(task.file.key, task.s3), closing(RangedFile(task.s3, task.file.key, task.file.bytes)) as source:
+    with opened(task.file.key, task.file.bytes, task.s3) as source:
         file = SortedFile(source, task.file.kind, task.form)
         rows = None if any(is_unfit(key, task.form.spec) for key in task.keys) else _count_of(file.keys(low, high), task.keys)
         if rows is None:

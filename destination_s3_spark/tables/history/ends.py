@@ -7,7 +7,6 @@ is read. Otherwise the key's row was deleted, and the record may be older than t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from destination_s3_spark.schema.arrow import contiguous
-from destination_s3_spark.storage.ranged import RangedFile, present
+from destination_s3_spark.storage.ranged import opened
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.rules import VALID_TO
 from destination_s3_spark.tables.runs.keys import KEY, META, RAW_ID
@@ -57,13 +56,13 @@ class Ends:
     def _latest_of(self, source: RowSource) -> int:
         """Return the latest end of a version in the source. Only it stays in memory, because footers are large."""
         if source.key not in self._latest:
-            with present(source.key, self._s3), closing(RangedFile(self._s3, source.key, source.size)) as file:
+            with opened(source.key, source.size, self._s3) as file:
                 footer = pq.ParquetFile(file).metadata
                 self._latest[source.key] = max(_latest_end(footer.row_group(number)) for number in range(footer.num_row_groups))
         return self._latest[source.key]
 
     def _rows(self, source: RowSource, low: bytes, high: bytes, least: int) -> Iterator[pa.Table]:
-        with present(source.key, self._s3), closing(RangedFile(self._s3, source.key, source.size)) as file:
+        with opened(source.key, source.size, self._s3) as file:
             stored = SortedFile(file, source.kind, self._form)
             yield from stored.read(low, high + b"\0", wanted=lambda group: _latest_end(group) > least)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -100,7 +99,7 @@ def _rows(store: ObjectStore, form: MergeForm, files: Sequence[FileEntry], keys:
 
 
 def _read(store: ObjectStore, form: MergeForm, file: FileEntry) -> Iterator[pa.Table]:
-    with closing(RangedFile(store, file.key, file.bytes)) as source:
+    with RangedFile(store, file.key, file.bytes) as source:
         yield from SortedFile(source, file.kind, form).read(portion_bytes=READ_AT_ONCE_BYTES)
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import replace
 
 import pyarrow.parquet as pq
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.settle import MapCalls
-from destination_s3_spark.storage.ranged import RangedFile, present
+from destination_s3_spark.storage.ranged import RangedFile, opened
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.merge.plan import MergePlan, Run, Sizes, plan_merge
 from destination_s3_spark.tables.merge.replaced_files import SortedTableFile
@@ -38,7 +37,7 @@ def plan_of(
     closely = sum(file.rows for file in runs) * LOOK_CLOSELY_BELOW < sum(file.rows for file in files)
 
     def read(file: FileEntry) -> Run:
-        with present(file.key, s3), closing(RangedFile(s3, file.key, file.bytes)) as source:
+        with opened(file.key, file.bytes, s3) as source:
             found = Run.of(file.key, file.bytes, file.offset or 0, sorted_index(source), upper(keys_of(file)))
             numbers = range(len(found.groups)) if some is None or file.kind is FileKind.TOMBSTONE else some(source)
             found = replace(found, groups=tuple(found.groups[number] for number in numbers))

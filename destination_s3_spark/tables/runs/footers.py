@@ -6,7 +6,6 @@ Blocks do not have the last two, because they are values of records. The session
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import closing
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -36,7 +35,7 @@ def read_footer(store: ObjectStore, file: FileEntry) -> pq.FileMetaData:
 
     Raises ObjectNotFound, TransientError, or pa.ArrowInvalid for an object that is not a Parquet file.
     """
-    with closing(RangedFile(store, file.key, file.bytes)) as source:
+    with RangedFile(store, file.key, file.bytes) as source:
         return pq.ParquetFile(source).metadata
 
 

@@ -14,7 +14,7 @@ from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from destination_s3_spark.chain.files import FileKind
-from destination_s3_spark.storage.ranged import RangedFile, present
+from destination_s3_spark.storage.ranged import opened
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.runs.keys import KEY
 from destination_s3_spark.tables.runs.soft_deletions import SoftDeletions
@@ -70,7 +70,7 @@ def row_streams(
 
 
 def _read(source: RowSource, form: MergeForm, bounds: tuple[bytes, bytes | None], portion_bytes: int, s3: S3Settings) -> Iterator[pa.Table]:
-    with present(source.key, s3), closing(RangedFile(s3, source.key, source.size)) as file:
+    with opened(source.key, source.size, s3) as file:
         yield from SortedFile(file, source.kind, form, source.offset).read(*bounds, portion_bytes)
 
 

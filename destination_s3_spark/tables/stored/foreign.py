@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from decimal import Decimal as PythonDecimal
 from itertools import islice
@@ -54,7 +53,7 @@ class StoredLines:
     def lines(self, s3: S3Settings) -> Iterator[Lines]:
         """Yield rows in order. Raises DataError for a file that is damaged."""
         stream, typer = self.plan.stream, record_typer(self.plan)
-        with closing(RangedFile(s3, self.file.key, self.file.bytes)) as source:
+        with RangedFile(s3, self.file.key, self.file.bytes) as source:
             try:
                 found = self.text.rows(source)
                 while some := list(islice(found, LINES_AT_ONCE)):
@@ -91,7 +90,7 @@ class StoredForeign:
         """Yield batches of rows as they are stored, each with the same rows typed."""
         typer, stream = record_typer(self.plan), self.plan.stream
         single = {field.name: field for field in self.plan.fields if isinstance(field.type, Scalar | Decimal)}
-        with closing(RangedFile(s3, self.file.key, self.file.bytes)) as source:
+        with RangedFile(s3, self.file.key, self.file.bytes) as source:
             file = pq.ParquetFile(source, pre_buffer=True)
             for group in range(file.num_row_groups):
                 for batch in file.iter_batches(ROWS_AT_ONCE, row_groups=[group]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -47,7 +47,7 @@ class Stored:
 
     def copies(self, s3: S3Settings) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
         """Yield batches of rows as they are stored, each with the same rows in the current columns. Raises as `rows`."""
-        with closing(RangedFile(s3, self.file.key, self.file.bytes)) as source:
+        with RangedFile(s3, self.file.key, self.file.bytes) as source:
             file = pq.ParquetFile(source, pre_buffer=True)
             # Row groups are requested one by one, because everything that Arrow reads ahead of a request stays in memory.
             batches = (batch for group in range(file.num_row_groups) for batch in file.iter_batches(ROWS_AT_ONCE, row_groups=[group]))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from contextlib import closing
 from dataclasses import dataclass
 
 import msgspec
@@ -52,7 +51,7 @@ def row_digests(task: DigestTask) -> bytes | None:
 
 def _digests(task: DigestTask) -> bytes:
     digests = bytearray()
-    with closing(RangedFile(task.s3, task.file.key, task.file.bytes)) as source:
+    with RangedFile(task.s3, task.file.key, task.file.bytes) as source:
         for batch in pq.ParquetFile(source).iter_batches(DIGESTED_AT_ONCE):
             rows = batch.drop_columns([name for name in (KEY, CURSOR) if name in batch.schema.names]).to_pylist()
             for row in rows:

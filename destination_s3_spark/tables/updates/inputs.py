@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 
 import pyarrow.parquet as pq
@@ -17,7 +16,7 @@ from destination_s3_spark.formats.registry import format_of
 from destination_s3_spark.protocol.catalog import DestinationSyncMode
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
 from destination_s3_spark.schema.table_schema import TableSchema
-from destination_s3_spark.storage.ranged import RangedFile, present
+from destination_s3_spark.storage.ranged import opened
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.columns.row_plan import control_plan
 from destination_s3_spark.tables.commit.generation import NOTHING, Kept
@@ -129,7 +128,7 @@ def _has_raw_rows(file: FileEntry, s3: S3Settings) -> bool:
     """Tell whether the file holds raw rows, like runs and merge states of a table that has, or had, a text format."""
     if file.kind is FileKind.FINAL or not file.key.endswith(ParquetOptions.extension):
         return False
-    with present(file.key, s3), closing(RangedFile(s3, file.key, file.bytes)) as source:
+    with opened(file.key, file.bytes, s3) as source:
         return set(RAW_SCHEMA.names) <= set(pq.read_schema(source).names)
 
 
