@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import struct
+from collections.abc import Mapping
 from typing import Any, assert_never
 
 import pyarrow as pa
@@ -27,6 +28,8 @@ from destination_s3_spark.schema.airbyte_type import (
 
 UNION_TAG = "type"
 """Member of a typed disjoint record that names the one member with a value."""
+MICROS = pa.timestamp("us", tz="UTC")
+"""The type of both kinds of timestamp."""
 
 _CHANGE = pa.struct([("field", pa.string()), ("change", pa.string()), ("reason", pa.string())])
 _META = pa.struct([("sync_id", pa.int64()), ("changes", pa.list_(_CHANGE))])
@@ -65,7 +68,7 @@ def arrow_type(airbyte_type: AirbyteType) -> pa.DataType:  # noqa: C901 (one cas
         case Scalar.TIME_WITH_TIMEZONE | Scalar.TIME_WITHOUT_TIMEZONE:
             return pa.time64("us")
         case Scalar.TIMESTAMP_WITH_TIMEZONE | Scalar.TIMESTAMP_WITHOUT_TIMEZONE:
-            return pa.timestamp("us", tz="UTC")
+            return MICROS
         case Object(fields):
             return pa.struct([arrow_field(field) for field in fields])
         case Array(items):
@@ -99,6 +102,14 @@ def schema_from_text(text: str) -> pa.Schema:
 def contiguous(column: pa.Array[Any] | pa.ChunkedArray[Any]) -> pa.Array[Any]:
     """Return the column as one array, copying its chunks together."""
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def with_columns(rows: pa.Table | pa.RecordBatch, columns: Mapping[str, pa.Array[Any]]) -> Any:
+    """Return the rows with other values in some of their columns."""
+    for name, values in columns.items():
+        number = rows.schema.get_field_index(name)
+        rows = rows.set_column(number, rows.schema.field(number), values)
+    return rows
 
 
 def bare_flatbuffer(schema: pa.Schema) -> bytes:

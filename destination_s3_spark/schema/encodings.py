@@ -12,6 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from destination_s3_spark.schema.arrow import MICROS
+
 
 class ExtractedAtEncoding(Enum):
     """The unit of `_airbyte_extracted_at`. destination-s3 writes MILLIS. Iceberg in Spark reads only MICROS correctly."""
@@ -50,7 +52,6 @@ class Encodings:
 DESTINATION_S3 = Encodings()
 
 EXTRACTED_AT = "_airbyte_extracted_at"
-_MICROS = pa.timestamp("us", tz="UTC")
 
 
 def stored_schema(schema: pa.Schema, encodings: Encodings) -> pa.Schema:
@@ -66,7 +67,7 @@ def with_unit(schema: pa.Schema, encoding: ExtractedAtEncoding) -> pa.Schema:
     index = schema.get_field_index(EXTRACTED_AT)
     if encoding is ExtractedAtEncoding.MILLIS or index < 0:
         return schema
-    return schema.set(index, schema.field(index).with_type(_MICROS))
+    return schema.set(index, schema.field(index).with_type(MICROS))
 
 
 def has_time(kind: pa.DataType) -> bool:

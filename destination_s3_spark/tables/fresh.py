@@ -249,8 +249,7 @@ class MergeOnRead:
         form = self.form.form
         if self.of_text:
             return form
-        deciding = (*META_FIELDS, *self.spec.key, self.spec.cursor, self.spec.deleted_at)
-        return form.narrowed({*names, *(field.name for field in deciding if field is not None)})
+        return form.narrowed({*names, *(field.name for field in (*META_FIELDS, *self.spec.fields))})
 
 
 def _in_columns(rows: pa.Table, wanted: pa.Schema) -> pa.Table:

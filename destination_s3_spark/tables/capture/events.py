@@ -22,14 +22,13 @@ from destination_s3_spark.change_log.lines import json_texts
 from destination_s3_spark.decoding.changes import Reason
 from destination_s3_spark.decoding.temporal import temporal
 from destination_s3_spark.schema.airbyte_type import Scalar
-from destination_s3_spark.schema.arrow import contiguous
+from destination_s3_spark.schema.arrow import MICROS, contiguous
+from destination_s3_spark.tables.columns.row_plan import UPDATED_AT
 from destination_s3_spark.tables.runs.keys import OFFSET
 from destination_s3_spark.tables.runs.refreshed import ComparedRows
 from destination_s3_spark.tables.runs.soft_deletions import DATA, Resolution
 from destination_s3_spark.tables.runs.winners import BURIED_OFFSET, EXTRACTED_AT, Flags, Indices, Ranking
 
-UPDATED_AT = "_ab_cdc_updated_at"
-"""The field in which CDC sources report the time of a change."""
 POSITION = "position"
 """Column of events: the position in the log. All events at the same position have the same key."""
 
@@ -230,7 +229,7 @@ def moments(texts: pa.StringArray) -> pa.TimestampArray:
     """Return texts of timestamps as times in UTC, in microseconds. Other text becomes null."""
     encoded = texts.dictionary_encode()
     read = [temporal(Scalar.TIMESTAMP_WITH_TIMEZONE, text) for text in encoded.dictionary.to_pylist()]
-    times = pa.array([None if isinstance(value, Reason) else value for value in read], pa.timestamp("us", "UTC"))
+    times = pa.array([None if isinstance(value, Reason) else value for value in read], MICROS)
     return times.take(encoded.indices)
 
 

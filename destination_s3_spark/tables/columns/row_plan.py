@@ -123,7 +123,7 @@ def row_plan(stream: Stream, schema: TableSchema, declared: Sequence[Field], opt
 
 def control_plan(stream: Stream, spec: KeySpec) -> RowPlan:
     """Make the plan for only the key, cursor and deletion columns of a deduplicated table with untyped columns."""
-    sources = {field.source: field for field in (*spec.key, spec.cursor, spec.deleted_at) if field is not None}
+    sources = {field.source: field for field in spec.fields}
     fields = tuple(sources.values())
     arrow = pa.schema([*META_FIELDS, *map(arrow_field, fields)])
     return RowPlan(stream.id, stream.sync_id, stream.generation_id, fields, arrow, Values.TYPED, _key_of(stream))

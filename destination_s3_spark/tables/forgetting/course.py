@@ -207,8 +207,7 @@ class Forgetting:
         """Return the merge form with the columns alone that make the key."""
         if kind is FileKind.TOMBSTONE:
             return form_of_deletions(form.spec)
-        deciding = (*META_FIELDS, *form.spec.key, form.spec.cursor, form.spec.deleted_at)
-        return form.form.narrowed({one.name for one in deciding if one is not None})
+        return form.form.narrowed({one.name for one in (*META_FIELDS, *form.spec.fields)})
 
     def stored(self, files: Sequence[FileEntry]) -> list[Source]:
         """Return how files are read as rows of the table's columns."""

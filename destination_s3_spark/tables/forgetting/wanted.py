@@ -30,7 +30,7 @@ from destination_s3_spark.schema.column_rules import Action, Treatment
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.landing.barred import Digests, key_texts
 from destination_s3_spark.tables.open_table import OpenTable
-from destination_s3_spark.tables.runs.keys import META, KeySpec, encode_key, key_column
+from destination_s3_spark.tables.runs.keys import META, KeySpec, encode_fields, key_column
 from destination_s3_spark.tables.stored.foreign import record_line
 
 SALT_BYTES = 32
@@ -82,7 +82,7 @@ class ByValues:
         """Flag these rows among typed ones."""
         found = pa.repeat(pa.scalar(False), rows.num_rows)
         for fields, values in self.conditions:
-            found = pc.or_(found, is_one_of(_encoded(rows, fields), values))
+            found = pc.or_(found, is_one_of(encode_fields(rows, fields), values))
         return found
 
 
@@ -113,10 +113,6 @@ class Either:
 Wanted: TypeAlias = ByValues | ByKeys
 
 
-def _encoded(rows: pa.RecordBatch, fields: Sequence[Field]) -> pa.BinaryArray:
-    return encode_key([contiguous(rows[field.name]) for field in fields], [field.type for field in fields])
-
-
 def is_one_of(encoded: pa.Array[pa.BinaryScalar] | pa.ChunkedArray[pa.BinaryScalar], values: frozenset[bytes]) -> pa.BooleanArray:
     """Flag the elements that are among the values."""
     return pc.is_in(encoded, value_set=pa.array(sorted(values), pa.binary()))
@@ -130,7 +126,7 @@ def wanted_rows(table: OpenTable, subjects: Sequence[Subject], treatment: Treatm
     typed = typed_subjects(table, subjects, treatment)
     if table.spec is not None and [fields for fields, _ in typed] == [tuple(sorted(table.spec.key, key=lambda field: field.source))]:
         return ByKeys(table.spec, frozenset(key_column(typed[0][1], table.spec).to_pylist()))
-    return ByValues(tuple((fields, frozenset(_encoded(rows, fields).to_pylist())) for fields, rows in typed))
+    return ByValues(tuple((fields, frozenset(encode_fields(rows, fields).to_pylist())) for fields, rows in typed))
 
 
 def typed_subjects(table: OpenTable, subjects: Sequence[Subject], treatment: Treatment) -> list[tuple[tuple[Field, ...], pa.RecordBatch]]:

@@ -13,15 +13,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from destination_s3_spark.schema.arrow import contiguous
+from destination_s3_spark.schema.arrow import MICROS, contiguous, with_columns
 from destination_s3_spark.tables.capture.events import PLACEHOLDER, differ, has_placeholder
 from destination_s3_spark.tables.history.form import HistoryForm
-from destination_s3_spark.tables.history.versions import sorted_by_time, with_columns
+from destination_s3_spark.tables.history.versions import sorted_by_time
 from destination_s3_spark.tables.rules import IS_CURRENT, IS_DELETED, VALID_FROM, VALID_TO
 from destination_s3_spark.tables.runs.keys import CURSOR, DELETED, KEY, OFFSET, RAW_ID
-from destination_s3_spark.tables.runs.winners import CLOSED_OFFSET, ENDED_OFFSET, EXTRACTED_AT, Indices, ranking
-
-_MICROS = pa.timestamp("us", tz="UTC")
+from destination_s3_spark.tables.runs.winners import CLOSED_OFFSET, ENDED_OFFSET, EXTRACTED_AT, ranking, ranking_at
 
 
 @dataclass(order=True, slots=True)
@@ -47,7 +45,8 @@ def placed(rows: pa.Table, form: HistoryForm) -> tuple[pa.Table, bool]:
     keys = contiguous(rows[KEY])
     for row in np.flatnonzero(~is_late).tolist():
         insort(by_key.setdefault(keys[row].as_py(), []), versions[row])
-    for row in _oldest_first(rows, np.flatnonzero(is_late), form):
+    newest_first = ranking_at(rows, np.flatnonzero(is_late), form.spec.cursor is not None)
+    for row in newest_first.order[::-1].tolist():
         key = keys[row].as_py()
         gone = rows[DELETED][row].as_py()
         changed |= _place(by_key.setdefault(key, []), versions[row], rows, form, gone=gone)
@@ -63,12 +62,6 @@ def _unexpired(rows: pa.Table, form: HistoryForm) -> pa.Table:
     has_ended = (offsets == CLOSED_OFFSET) | (offsets == ENDED_OFFSET)
     start, end = (np.asarray(contiguous(rows[name]).cast(pa.int64())) for name in (VALID_FROM, VALID_TO))
     return rows.filter(pa.array(np.where(has_ended, end, start) >= form.kept_since))
-
-
-def _oldest_first(rows: pa.Table, at: Indices, form: HistoryForm) -> list[int]:
-    order = ranking(rows.take(pa.array(at)), form.spec.cursor is not None).order[::-1]
-    found: list[int] = at[order].tolist()
-    return found
 
 
 def _version(rows: pa.Table, row: int) -> _Version:
@@ -159,7 +152,7 @@ def _filled(rows: pa.Table, form: HistoryForm, versions: list[_Version]) -> pa.T
 
 
 def _written(rows: pa.Table, versions: list[_Version]) -> pa.Table:
-    start, end = (pa.array([getattr(one, name) for one in versions], pa.int64()).cast(_MICROS) for name in ("start", "end"))
+    start, end = (pa.array([getattr(one, name) for one in versions], pa.int64()).cast(MICROS) for name in ("start", "end"))
     deleted = pa.array([one.deleted for one in versions], pa.bool_())
     closed = pa.array(np.zeros(len(versions), np.bool_))
     own = {VALID_FROM: start, VALID_TO: end, IS_DELETED: deleted, IS_CURRENT: closed, DELETED: closed}

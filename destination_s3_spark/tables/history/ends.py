@@ -78,7 +78,4 @@ def _latest_end(group: pq.RowGroupMetaData) -> int:
 
 def _narrow(form: MergeForm) -> MergeForm:
     """Return the form with no more columns than make the key and the end of a version."""
-    spec = form.spec
-    fields = (*spec.key, *(field for field in (spec.cursor, spec.deleted_at) if field is not None))
-    names = {RAW_ID, META, EXTRACTED_AT, VALID_TO, *(field.name for field in fields)}
-    return form.narrowed(names)
+    return form.narrowed({RAW_ID, META, EXTRACTED_AT, VALID_TO, *(field.name for field in form.spec.fields)})

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from destination_s3_spark.chain.files import HISTORY_KINDS, FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
@@ -28,8 +27,9 @@ from destination_s3_spark.storage.ranged import RangedFile
 from destination_s3_spark.tables.columns.partitioning import partitioning_of
 from destination_s3_spark.tables.columns.row_plan import key_spec
 from destination_s3_spark.tables.columns.validity import VALIDITY
+from destination_s3_spark.tables.history.versions import sorted_by_time
 from destination_s3_spark.tables.rules import IS_CURRENT, IS_DELETED, VALID_FROM, VALID_TO
-from destination_s3_spark.tables.runs.keys import KEY, META, OFFSET, RAW_ID, CdcDeletion, lower
+from destination_s3_spark.tables.runs.keys import META, OFFSET, RAW_ID, CdcDeletion, lower
 from destination_s3_spark.tables.runs.merged_rows import READERS, RowStream, complete_rows
 from destination_s3_spark.tables.runs.sorted_file import MergeForm, SortedFile
 from destination_s3_spark.tables.runs.winners import EXTRACTED_AT, OPENED_OFFSET, STORED_OFFSET, Flags, Indices, Ranking
@@ -85,8 +85,7 @@ def _form(state: TableState) -> MergeForm | None:
         spec = replace(key_spec(stream, columns, CdcDeletion.HARD, of_text=False, partitioning=partitioning), cursor=None)
     except ConfigError:
         return None
-    deleted_at = () if spec.deleted_at is None else (spec.deleted_at.name,)
-    names = {RAW_ID, EXTRACTED_AT, META, *(one.name for one in spec.key), *deleted_at}
+    names = {RAW_ID, EXTRACTED_AT, META, *(one.name for one in spec.fields)}
     payload = pa.schema([*(column for column in columns.columns if column.name in names), *(one.with_nullable(True) for one in VALIDITY)])
     return MergeForm(payload, spec)
 
@@ -112,8 +111,7 @@ class _Faults:
 
     def look(self, rows: pa.Table, *, beside_table: bool) -> None:
         """Count the faults of some keys. `rows` must have all of theirs."""
-        by: list[tuple[str, Literal["ascending", "descending"]]] = [(name, "ascending") for name in (KEY, VALID_FROM, VALID_TO)]
-        rows = rows.take(pc.sort_indices(rows.select([name for name, _ in by]).combine_chunks(), sort_keys=by))
+        rows = sorted_by_time(rows)
         group: Indices = np.cumsum(Ranking.of_ranked(rows).first) - 1
         offsets = np.asarray(contiguous(rows[OFFSET]))
         valid, row = offsets == OPENED_OFFSET, offsets == STORED_OFFSET

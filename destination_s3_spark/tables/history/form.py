@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from destination_s3_spark.chain.files import FileKind, generation_metadata
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.formats.parquet import ParquetOptions
-from destination_s3_spark.schema.arrow import contiguous
+from destination_s3_spark.schema.arrow import MICROS, contiguous
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.capture.events import moments
@@ -29,8 +29,6 @@ from destination_s3_spark.tables.runs.sorted_file import MergeForm, SortedFileWr
 from destination_s3_spark.tables.runs.table_format import TableFormat
 from destination_s3_spark.tables.runs.winners import EXTRACTED_AT, Flags, Indices
 from destination_s3_spark.tables.staged.staged_file import StagedFile
-
-_MICROS = pa.timestamp("us", tz="UTC")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +88,10 @@ class HistoryForm:
 
     def times(self, rows: pa.Table) -> Indices:
         """Return the time of the change that each row reports, in microseconds since 1970."""
-        found = contiguous(rows[EXTRACTED_AT]).cast(_MICROS)
+        found = contiguous(rows[EXTRACTED_AT]).cast(MICROS)
         if self.time is not None:
             given = contiguous(rows[self.time])
-            found = pc.coalesce(moments(given) if pa.types.is_string(given.type) else given.cast(_MICROS), found)
+            found = pc.coalesce(moments(given) if pa.types.is_string(given.type) else given.cast(MICROS), found)
         return np.asarray(found.cast(pa.int64()))
 
 

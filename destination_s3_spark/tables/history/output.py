@@ -18,11 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from destination_s3_spark.errors import Bug
-from destination_s3_spark.schema.arrow import contiguous
+from destination_s3_spark.schema.arrow import MICROS, contiguous, with_columns
 from destination_s3_spark.tables.history.ends import Ends
 from destination_s3_spark.tables.history.form import HistoryForm
 from destination_s3_spark.tables.history.task import EndedOutput, EndedVersions
-from destination_s3_spark.tables.history.versions import Mode, versions_of, with_columns
+from destination_s3_spark.tables.history.versions import Mode, versions_of
 from destination_s3_spark.tables.rules import IS_CURRENT, IS_DELETED, VALID_FROM, VALID_FROM_SYNC, VALID_TO
 from destination_s3_spark.tables.runs.keys import KEY, OFFSET
 from destination_s3_spark.tables.runs.merged_rows import RowSource, complete_rows, row_streams
@@ -36,7 +36,6 @@ _DIFFERENT = (
     "The table goes on if tables.history leaves the stream out."
 )
 
-_MICROS = pa.timestamp("us", tz="UTC")
 _BEGINNING = (VALID_FROM, VALID_FROM_SYNC)
 
 
@@ -165,7 +164,7 @@ def _with_beginnings(rows: pa.Table, at: Indices, versions: pa.Table) -> pa.Tabl
 def _as_valid(rows: pa.Table) -> pa.Table:
     """Return the rows with all columns of a history, as valid versions."""
     own = {
-        VALID_TO: pa.nulls(len(rows), _MICROS),
+        VALID_TO: pa.nulls(len(rows), MICROS),
         IS_CURRENT: pa.repeat(True, len(rows)),
         IS_DELETED: pa.repeat(False, len(rows)),
     }

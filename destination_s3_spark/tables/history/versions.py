@@ -16,28 +16,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from destination_s3_spark.schema.arrow import contiguous
+from destination_s3_spark.schema.arrow import MICROS, contiguous, with_columns
 from destination_s3_spark.tables.capture.events import PLACEHOLDER, differ, has_placeholder
 from destination_s3_spark.tables.history.chosen import Late, RankedRows, compared, merged
 from destination_s3_spark.tables.history.ends import Ends
 from destination_s3_spark.tables.history.form import HistoryForm
 from destination_s3_spark.tables.rules import IS_CURRENT, IS_DELETED, VALID_FROM, VALID_FROM_SYNC, VALID_TO
-from destination_s3_spark.tables.runs.keys import CURSOR, DELETED, KEY, META, OFFSET
+from destination_s3_spark.tables.runs.keys import DELETED, KEY, META, OFFSET
 from destination_s3_spark.tables.runs.refreshed import Notice
 from destination_s3_spark.tables.runs.winners import (
     BURIED_OFFSET,
     ENDED_OFFSET,
-    EXTRACTED_AT,
     OPENED_OFFSET,
     WAITED_BELOW,
     Flags,
     Indices,
     Ranking,
     key_order,
-    ranking,
+    ranking_at,
 )
-
-_MICROS = pa.timestamp("us", tz="UTC")
 
 
 class Mode(Enum):
@@ -100,9 +97,7 @@ def _ordered(rows: pa.Table, form: HistoryForm) -> tuple[Indices, RankedRows]:
     others = np.flatnonzero(~opened)
     rank = np.full(len(rows), -len(rows) - 1)
     if len(others):
-        deciding = [name for name in (KEY, CURSOR, EXTRACTED_AT, OFFSET) if name in rows.schema.names]
-        ranked = ranking(rows.select(deciding).take(pa.array(others)), form.spec.cursor is not None)
-        rank[others[ranked.order]] = -np.arange(len(others))
+        rank[ranking_at(rows, others, form.spec.cursor is not None).order] = -np.arange(len(others))
     places = np.lexsort((rank, (offsets >= WAITED_BELOW) & ~opened, group))
     gone = ~form.is_live(rows) & ~opened
     time = form.times(rows).copy()
@@ -142,7 +137,7 @@ def _version_rows(rows: pa.Table, at: Indices, start: Indices, end: Indices | No
     none = np.zeros(len(at), np.bool_)
     own = {
         VALID_FROM: _moment(start),
-        VALID_TO: pa.nulls(len(at), _MICROS) if end is None else _moment(end),
+        VALID_TO: pa.nulls(len(at), MICROS) if end is None else _moment(end),
         IS_CURRENT: pa.array(~none if end is None else none),
         IS_DELETED: pa.array(none if deleted is None else deleted),
         DELETED: pa.array(none),
@@ -187,14 +182,6 @@ def _filled(rows: pa.Table, form: HistoryForm, taken: RankedRows) -> tuple[pa.Ta
     return with_columns(rows, filled), replace(taken, at=np.arange(len(taken.at)))
 
 
-def with_columns(rows: pa.Table, columns: dict[str, pa.Array[Any]]) -> pa.Table:
-    """Return the rows with other values in some of their columns."""
-    for name, values in columns.items():
-        number = rows.schema.get_field_index(name)
-        rows = rows.set_column(number, rows.schema.field(number), values)
-    return rows
-
-
 def sorted_by_time(rows: pa.Table) -> pa.Table:
     """Return versions in the order of their keys and times."""
     names = (KEY, VALID_FROM, VALID_TO)
@@ -203,4 +190,4 @@ def sorted_by_time(rows: pa.Table) -> pa.Table:
 
 
 def _moment(microseconds: Indices) -> pa.Array[Any]:
-    return pa.array(microseconds, pa.int64()).cast(_MICROS)
+    return pa.array(microseconds, pa.int64()).cast(MICROS)

@@ -25,7 +25,7 @@ import pyarrow as pa
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.decoding.raw_ids import carried_digest, keyed_id
 from destination_s3_spark.errors import Bug
-from destination_s3_spark.schema.arrow import RAW_SCHEMA
+from destination_s3_spark.schema.arrow import RAW_SCHEMA, with_columns
 from destination_s3_spark.storage.ranged import present
 from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.merge.plan import deepest
@@ -104,7 +104,7 @@ def _made_distinct(rows: pa.RecordBatch, task: SortTask) -> pa.RecordBatch:
     ids = rows[RAW_ID].to_pylist()
     for row, raw_id in new.items():
         ids[row] = keyed_id(raw_id, raw_id.encode())
-    return rows.set_column(rows.schema.get_field_index(RAW_ID), rows.schema.field(RAW_ID), pa.array(ids, pa.string()))
+    return with_columns(rows, {RAW_ID: pa.array(ids, pa.string())})
 
 
 def _portions(rows: Iterable[_Rows], size: int) -> Iterator[list[_Rows]]:

@@ -101,6 +101,11 @@ class KeySpec:
     """The division of the table by a column of the key, or None if the table has no partitions."""
 
     @property
+    def fields(self) -> tuple[Field, ...]:
+        """The fields of the key, the cursor and the deletion."""
+        return (*self.key, *(field for field in (self.cursor, self.deleted_at) if field is not None))
+
+    @property
     def fingerprint(self) -> str:
         """8 hex digits that identify the control columns of files. Files with equal fingerprints can be merged without sorting them again.
 
@@ -184,9 +189,14 @@ def encode_key(columns: Sequence[pa.Array[Any]], kinds: Sequence[AirbyteType]) -
     return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, b"")
 
 
+def encode_fields(rows: pa.RecordBatch | pa.Table, fields: Sequence[Field]) -> pa.BinaryArray:
+    """Encode the columns of these fields, as `encode_key` does. The rows have them by name."""
+    return encode_key([contiguous(rows[field.name]) for field in fields], [field.type for field in fields])
+
+
 def key_column(rows: pa.RecordBatch | pa.Table, spec: KeySpec) -> pa.BinaryArray:
     """Encode the keys of rows that have the key's columns by name, and the connector's own columns."""
-    keys = encode_key([contiguous(rows[field.name]) for field in spec.key], [field.type for field in spec.key])
+    keys = encode_fields(rows, spec.key)
     unfit = {row: digest for row, raw_id in unfit_rows(rows, spec) if (digest := carried_digest(raw_id)) is not None}
     if unfit:
         mask = np.zeros(len(keys), np.bool_)
@@ -197,8 +207,7 @@ def key_column(rows: pa.RecordBatch | pa.Table, spec: KeySpec) -> pa.BinaryArray
 
 def fitting_keys(rows: pa.RecordBatch | pa.Table, spec: KeySpec) -> pa.BinaryArray:
     """Encode the keys of rows that all fit their types (see `may_be_unfit`), from the key's columns alone."""
-    keys = encode_key([contiguous(rows[field.name]) for field in spec.key], [field.type for field in spec.key])
-    return _behind_partition(keys, rows, spec)
+    return _behind_partition(encode_fields(rows, spec.key), rows, spec)
 
 
 def _behind_partition(keys: pa.BinaryArray, rows: pa.RecordBatch | pa.Table, spec: KeySpec) -> pa.BinaryArray:
@@ -249,11 +258,6 @@ def unfit_rows(rows: pa.RecordBatch | pa.Table, spec: KeySpec) -> list[tuple[int
     ours = pc.is_in(entries.field("reason"), pa.array([reason.value for reason in Reason]))
     found = pc.list_parent_indices(changes).filter(pc.and_(of_key, ours)).unique()
     return list(zip(found.to_pylist(), contiguous(rows[RAW_ID]).take(found).to_pylist(), strict=True))
-
-
-def cursor_column(rows: pa.RecordBatch | pa.Table, cursor: Field) -> pa.Array[Any]:
-    """Return the cursor values of rows that have the cursor's column by name."""
-    return contiguous(rows[cursor.name])
 
 
 def deleted_column(rows: pa.RecordBatch | pa.Table, spec: KeySpec) -> pa.BooleanArray:

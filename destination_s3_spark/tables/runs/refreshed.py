@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from destination_s3_spark.schema.arrow import contiguous
-from destination_s3_spark.tables.runs.keys import CURSOR, DELETED, KEY, OFFSET
-from destination_s3_spark.tables.runs.soft_deletions import RefreshIds, Resolution, SoftDeletions, with_column, with_tombstones
+from destination_s3_spark.schema.arrow import MICROS, contiguous, with_columns
+from destination_s3_spark.tables.runs.keys import DELETED, KEY, OFFSET
+from destination_s3_spark.tables.runs.soft_deletions import RefreshIds, Resolution, SoftDeletions, with_tombstones
 from destination_s3_spark.tables.runs.winners import (
     BURIED_OFFSET,
     EARLIER,
@@ -27,7 +27,7 @@ from destination_s3_spark.tables.runs.winners import (
     Indices,
     Ranking,
     key_order,
-    ranking,
+    ranking_at,
 )
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -83,8 +83,8 @@ class RefreshComparison:
         """Compare the rows of some keys, which must be all of them."""
         offsets = np.asarray(contiguous(rows[OFFSET]))
         own = (offsets >= 0) & (offsets < BURIED_OFFSET)
-        rows = with_column(rows, OFFSET, pa.array(np.where(offsets < WAITED_BELOW, offsets - WAITED, offsets)))
-        new, old = (self._ranked(rows, np.flatnonzero(flags)) for flags in (own, ~own))
+        rows = with_columns(rows, {OFFSET: pa.array(np.where(offsets < WAITED_BELOW, offsets - WAITED, offsets))})
+        new, old = (ranking_at(rows, np.flatnonzero(flags), self._has_cursor) for flags in (own, ~own))
         missing = self._missing(rows, old, own & self._refresh.notice.own(offsets))
         both = pa.concat_tables([rows, self._deletions(rows.take(pa.array(missing)))])
         added = np.arange(len(rows), len(both))
@@ -98,11 +98,6 @@ class RefreshComparison:
         compared = ComparedRows(both, ranked, flags[0], flags[1], self._refresh.keeps, self._soft)
         self.kept += int(np.count_nonzero(compared.stays & ~compared.own[compared.resolution.winners]))
         return compared
-
-    def _ranked(self, rows: pa.Table, at: Indices) -> Ranking:
-        deciding = [name for name in (KEY, CURSOR, EXTRACTED_AT, OFFSET) if name in rows.schema.names]
-        found = ranking(rows.select(deciding).take(pa.array(at)), self._has_cursor)
-        return Ranking(at[found.order], found.first)
 
     def _missing(self, rows: pa.Table, old: Ranking, refreshed: Flags) -> Indices:
         """Return the rows that are not deleted, and whose keys have none of the refreshed rows."""
@@ -121,13 +116,12 @@ class RefreshComparison:
         if refresh.keeps and self._soft is not None:
             rows = self._soft.marked(rows, refresh.notice.at, refresh.ids)
         else:
-            rows = with_column(rows, DELETED, pa.array(np.ones(count, np.bool_)))
+            rows = with_columns(rows, {DELETED: pa.array(np.ones(count, np.bool_))})
         extracted = contiguous(rows[EXTRACTED_AT])
-        noticed = pa.array([refresh.notice.at], pa.timestamp("us", "UTC")).cast(extracted.type, safe=False)
-        rows = with_column(rows, EXTRACTED_AT, pc.if_else(pc.less(extracted, noticed[0]), noticed[0], extracted))
-        rows = with_column(rows, OFFSET, pa.array(np.arange(self._position, self._position + count)))
-        self._position += count
-        return rows
+        noticed = pa.array([refresh.notice.at], MICROS).cast(extracted.type, safe=False)
+        times = pc.if_else(pc.less(extracted, noticed[0]), noticed[0], extracted)
+        first, self._position = self._position, self._position + count
+        return with_columns(rows, {EXTRACTED_AT: times, OFFSET: pa.array(np.arange(first, first + count))})
 
 
 @dataclass(frozen=True)

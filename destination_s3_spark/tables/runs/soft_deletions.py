@@ -23,7 +23,7 @@ from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.exact_json.values import object_text, split_object
 from destination_s3_spark.formats.file_format import FileColumns
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
-from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, arrow_field, contiguous
+from destination_s3_spark.schema.arrow import META_FIELDS, MICROS, RAW_SCHEMA, arrow_field, contiguous, with_columns
 from destination_s3_spark.tables.runs.keys import CDC_FIELDS, DELETED, META, OFFSET, KeySpec
 from destination_s3_spark.tables.runs.winners import EARLIER, Flags, Indices, Ranking, ranking
 from destination_s3_spark.tables.stored.conversion import retyped_rows
@@ -151,9 +151,9 @@ class SoftDeletions:
         metas = contiguous(rows[META])
         sync = pa.repeat(pa.scalar(ids.sync_id, metas.type.field("sync_id").type), len(rows))
         members = [sync if member.name == "sync_id" else metas.field(member.name) for member in metas.type]
-        rows = with_column(rows, META, pa.StructArray.from_arrays(members, fields=list(metas.type)))
-        rows = with_column(rows, GENERATION_ID, pa.repeat(pa.scalar(ids.generation_id, pa.int64()), len(rows)))
-        moment = pa.array([at], pa.timestamp("us", "UTC"))
+        generations = pa.repeat(pa.scalar(ids.generation_id, pa.int64()), len(rows))
+        rows = with_columns(rows, {META: pa.StructArray.from_arrays(members, fields=list(metas.type)), GENERATION_ID: generations})
+        moment = pa.array([at], MICROS)
         text = moment[0].as_py().isoformat(timespec="microseconds").removesuffix("+00:00")
         text += "" if self.deleted_at.type is Scalar.TIMESTAMP_WITHOUT_TIMEZONE else "Z"
         if self.plan is not None:
@@ -162,7 +162,7 @@ class SoftDeletions:
             return edited(rows, DATA, every, lambda _, record: object_text(split_object(record.encode()) | mark).decode())
         kind = rows.schema.field(self.deleted_at.name).type
         value = pa.scalar(text) if pa.types.is_string(kind) else moment.cast(kind)[0]
-        return with_column(rows, self.deleted_at.name, pa.repeat(value, len(rows)))
+        return with_columns(rows, {self.deleted_at.name: pa.repeat(value, len(rows))})
 
     @property
     def needs(self) -> frozenset[str]:
@@ -172,7 +172,7 @@ class SoftDeletions:
     def as_hard(self, rows: pa.Table) -> pa.Table:
         """Return the rows of a run with their soft deletions as hard ones."""
         deleted = np.asarray(contiguous(rows[DELETED])) | self.deletes(rows, np.arange(len(rows)))
-        return with_column(rows, DELETED, pa.array(deleted))
+        return with_columns(rows, {DELETED: pa.array(deleted)})
 
     def deletes(self, rows: pa.Table, at: Indices) -> Flags:
         """Flag the rows at these indices that delete their key softly."""
@@ -243,15 +243,8 @@ def with_tombstones(best: pa.Table, rows: pa.Table, resolution: Resolution) -> p
     if not len(resolution.origins):
         return best
     origins = rows.take(pa.array(resolution.origins))
-    for name, value in ((DELETED, pa.scalar(True)), (OFFSET, pa.scalar(0, pa.int64()))):
-        origins = with_column(origins, name, pa.repeat(value, len(origins)))
-    return pa.concat_tables([best, origins])
-
-
-def with_column(rows: pa.Table, name: str, values: pa.Array[Any]) -> pa.Table:
-    """Return the rows with other values in a column."""
-    number = rows.schema.get_field_index(name)
-    return rows.set_column(number, rows.schema.field(number), values)
+    own = {DELETED: pa.repeat(True, len(origins)), OFFSET: pa.repeat(pa.scalar(0, pa.int64()), len(origins))}
+    return pa.concat_tables([best, with_columns(origins, own)])
 
 
 def _is_of_deletion(source: str, deciding: frozenset[str]) -> bool:
@@ -269,7 +262,7 @@ def replaced(table: pa.Table, name: str, at: Iterable[int] | Indices, values: pa
     places = np.asarray(at, np.int64)
     indices = np.arange(len(table))
     indices[places] = len(table) + np.arange(len(places))
-    return with_column(table, name, pa.concat_arrays([contiguous(table[name]), values]).take(pa.array(indices)))
+    return with_columns(table, {name: pa.concat_arrays([contiguous(table[name]), values]).take(pa.array(indices))})
 
 
 def edited(table: pa.Table, name: str, at: Indices, edit: Callable[[int, Any], Any]) -> pa.Table:

@@ -35,7 +35,6 @@ from destination_s3_spark.tables.runs.keys import (
     RAW_ID,
     CdcDeletion,
     KeySpec,
-    cursor_column,
     deleted_column,
     fitting_keys,
     key_column,
@@ -158,7 +157,7 @@ def run_rows(payload: pa.RecordBatch, typed: pa.RecordBatch, spec: KeySpec) -> p
 
     `typed` holds the same rows with the key, cursor and deletion columns.
     """
-    cursor = [] if spec.cursor is None else [cursor_column(typed, spec.cursor)]
+    cursor = [] if spec.cursor is None else [contiguous(typed[spec.cursor.name])]
     columns = [*payload.columns, key_column(typed, spec), *cursor, deleted_column(typed, spec)]
     return pa.RecordBatch.from_arrays(columns, names=run_schema(payload.schema, spec).names[:-1])
 

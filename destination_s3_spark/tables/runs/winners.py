@@ -86,6 +86,13 @@ def ranking(rows: pa.Table, has_cursor: bool) -> Ranking:
     return Ranking(order, first)
 
 
+def ranking_at(rows: pa.Table, at: Indices, has_cursor: bool) -> Ranking:
+    """Rank the rows at these indices."""
+    deciding = [name for name in (KEY, CURSOR, EXTRACTED_AT, OFFSET) if name in rows.schema.names]
+    found = ranking(rows.select(deciding).take(pa.array(at)), has_cursor)
+    return Ranking(at[found.order], found.first)
+
+
 def sorted_by_key(rows: pa.Table) -> pa.Table:
     """Return all rows sorted by key. Rows of the same key keep their order."""
     return rows.take(key_order(contiguous(rows[KEY])))

@@ -23,13 +23,13 @@ from destination_s3_spark.decoding.reference import converter_of, typed_array
 from destination_s3_spark.decoding.value_text import Texts, value_texts
 from destination_s3_spark.errors import ConfigError, DataError
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Decimal, Scalar, readable
-from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, arrow_type
+from destination_s3_spark.schema.arrow import META_FIELDS, MICROS, RAW_SCHEMA, arrow_type
 from destination_s3_spark.schema.placement import TableField
 from destination_s3_spark.schema.table_schema import TableSchema
 from destination_s3_spark.schema.type_merge import TypeConflictError, merge_types
 from destination_s3_spark.stream_id import StreamId
 
-_MICROS, _MILLIS = pa.timestamp("us", tz="UTC"), pa.timestamp("ms", tz="UTC")
+_MILLIS = pa.timestamp("ms", tz="UTC")
 
 TYPED_BYTES = 4 * 2**20
 """Size of the lines or texts typed at once: large enough for columnar processing, small enough for the CPU caches and to bound memory."""
@@ -260,7 +260,7 @@ def _as_type(array: pa.Array[Any], wanted: pa.DataType, path: tuple[str, ...]) -
         return _as_list(array, wanted, path)
     if pa.types.is_int64(stored) and pa.types.is_time64(wanted):
         return array.view(wanted)
-    if stored == _MICROS and wanted == _MILLIS:
+    if stored == MICROS and wanted == _MILLIS:
         return array.cast(wanted)
     if pa.types.is_dictionary(stored):
         return _as_type(array.dictionary_decode(), wanted, path)

@@ -21,7 +21,6 @@ from destination_s3_spark.tables.runs.keys import (
     CdcDeletion,
     KeySpec,
     after,
-    cursor_column,
     deleted_column,
     encode_key,
     key_column,
@@ -174,11 +173,6 @@ def test_rows_are_deleted_by_a_value_in_their_column_unless_deletions_are_soft()
     assert deleted_column(pa.Table.from_batches([batch, batch]), spec(deleted_at=GONE)).to_pylist() == [True, False] * 2
     assert deleted_column(batch, spec(deleted_at=GONE, deletion=CdcDeletion.SOFT)).to_pylist() == [False, False]
     assert deleted_column(batch, spec()).to_pylist() == [False, False]
-
-
-def test_the_cursor_is_its_column() -> None:
-    batch = pa.record_batch({"id": [1, 2], "at": pa.array([5, None], pa.timestamp("us", "UTC"))})
-    assert cursor_column(pa.Table.from_batches([batch, batch]), AT).equals(pa.concat_arrays([batch["at"], batch["at"]]))
 
 
 def test_the_fingerprint_is_of_the_keys_sources_types_and_order_alone() -> None:
