@@ -135,7 +135,7 @@ class ChangeOutput(ExitStack):
         shown = list(dict.fromkeys([*task.images.columns.row_schema.names, *(field.name for _, field in task.images.cursor)]))
         self._needed = RAW_SCHEMA.names if task.plan is not None else shown
         self._s3 = resources.s3
-        self._rows = FileSeries(task.keys, task.file_bytes, self._row_file, self)
+        self._rows = FileSeries(task.keys, task.file_bytes, self._row_file)
         pool = self.enter_context(ThreadPoolExecutor(1, "event-runs"))
         self._events = _EventRuns(task, resources, pool)
 
@@ -221,7 +221,7 @@ class ChangeOutput(ExitStack):
 
     def _row_file(self, key: str) -> StagedFile[pa.RecordBatch]:
         sink = StagedFileSink(self._s3, key)
-        return StagedFile(FileKind.CHANGES, sink, open_snapshot(sink, self._task.images.columns, self._task.options))
+        return self.enter_context(StagedFile(FileKind.CHANGES, sink, open_snapshot(sink, self._task.images.columns, self._task.options)))
 
 
 class _EventRuns:

@@ -92,7 +92,7 @@ def _versioned(task: HistoryTask, *, may_stay: bool) -> VersionedRange | None:
     size, room = 0, task.resources.budget_bytes // HELD_SHARE
     s3 = task.resources.s3
     with ExitStack() as stack:
-        files = FileSeries(task.keys, task.file_bytes, lambda key: task.form.file(FileKind.CURRENT, key, s3), stack)
+        files = FileSeries(task.keys, task.file_bytes, lambda key: stack.enter_context(task.form.file(FileKind.CURRENT, key, s3)))
         ended = stack.enter_context(EndedOutput(task.form, task.scratch, task.low, s3))
         streams = stack.enter_context(row_streams(task.sources, task.form.merge, (task.low, task.high), task.resources))
         for versions in _versions(task, streams):
@@ -172,7 +172,7 @@ def close_versions(task: ClosingTask) -> ClosedRange:
     changed = False
     with ExitStack() as stack:
         s3 = task.resources.s3
-        files = FileSeries(task.keys, task.file_bytes, lambda key: task.form.file(FileKind.CLOSED, key, s3), stack)
+        files = FileSeries(task.keys, task.file_bytes, lambda key: stack.enter_context(task.form.file(FileKind.CLOSED, key, s3)))
         streams = stack.enter_context(row_streams(task.sources, task.form.merge, (task.low, task.high), task.resources))
         for rows in complete_rows(streams, task.resources.budget_bytes // ROUNDS_SHARE):
             versions, has_changed = placed(rows, task.form)

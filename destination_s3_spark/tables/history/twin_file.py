@@ -35,7 +35,7 @@ class SoftlyDeleted(Exception):
 
 
 class TwinFile:
-    """A file of valid versions, and the final file with the same rows. Both are aborted unless `stage` was called within the stack."""
+    """A file of valid versions, and the final file with the same rows. Both are aborted unless `stage_all` was called within the stack."""
 
     def __init__(self, task: VersionTask, keys: FileKeys, partition: str | None, s3: S3Settings, stack: ExitStack) -> None:
         """Begin the files. `partition`: that of the final file, if it has one."""
@@ -47,25 +47,24 @@ class TwinFile:
         self._final = stack.enter_context(StagedFileSink(s3, keys.final, form.metadata))
         sink = StagedFileSink(s3, keys.versions, form.metadata, copy=self._final)
         self._file = stack.enter_context(StagedFile(FileKind.CURRENT, sink, _TwinWriter(sink, self._final, form)))
-        self._rows = 0
 
-    def bytes(self, row_bytes: float) -> float:
-        """Estimate the size of the final file with the rows written so far, including rows that are still buffered."""
-        return max(self._file.bytes, self._rows * row_bytes)
+    @property
+    def bytes(self) -> int:
+        """The size of the files so far, without rows that wait for the end of their row group."""
+        return self._file.bytes
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append live rows in merge form, with the columns of a history. Raise SoftlyDeleted for others."""
         if not self._form.are_live(batch):
             raise SoftlyDeleted
-        self._rows += batch.num_rows
         self._file.write(batch)
 
-    def stage(self) -> list[FileEntry]:
+    def stage_all(self) -> tuple[FileEntry, ...]:
         """Finish both files and their uploads. Return the final file, and that of versions."""
         versions = self._file.stage()
         written = _of_final(self._file.close())
         final = FileEntry.staged(FileKind.FINAL, self._final.stage(), written, in_partition=self._partition is not None)
-        return [final, with_fields(versions, history=self._number, copy_of=final.key)]
+        return final, with_fields(versions, history=self._number, copy_of=final.key)
 
 
 class _TwinWriter(SortedFileWriter):

@@ -10,6 +10,7 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from dataclasses import replace as with_members
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -36,7 +37,7 @@ from destination_s3_spark.tables.runs.refreshed import Refresh, RefreshCompariso
 from destination_s3_spark.tables.runs.sorted_file import MergeForm, tombstone_schema
 from destination_s3_spark.tables.runs.table_format import MERGED_PIECE_BYTES, FileKeys, TableFormat
 from destination_s3_spark.tables.runs.winners import BURIED_OFFSET, EXTRACTED_AT, ranking, sorted_by_key
-from destination_s3_spark.tables.staged.staged_file import StagedFile, batches_of
+from destination_s3_spark.tables.staged.staged_file import FileSeries, StagedFile, batches_of
 from destination_s3_spark.tables.updates.resources import TaskResources
 
 
@@ -46,13 +47,8 @@ class MergeOutput(ExitStack):
     def __init__(self, task: MergeTask) -> None:
         super().__init__()
         self._task = task
-        self._table = task.table
-        self._keys = task.keys
-        self._used = 0
         self._partition: str | None = None
-        self._s3 = task.resources.s3
-        self._history = task.history
-        self._live: _LiveFile | TwinFile | _VersionedFile | None = None
+        self._live = self._series(None)
         self._dead: StagedFile[pa.RecordBatch] | None = None
         self._staged: list[FileEntry] = []
         self.rows = 0
@@ -69,51 +65,36 @@ class MergeOutput(ExitStack):
             self._bury(sorted_by_key(winners.filter(pc.and_(deleted, pc.less(winners[OFFSET], BURIED_OFFSET)))))
             live = winners.filter(pc.invert(deleted))
         for batch in batches_of(live, min(MERGED_PIECE_BYTES, int(self._task.file_bytes) // 4 + 1)):
-            partitioning = self._table.spec.partitioning
+            partitioning = self._task.table.spec.partitioning
             for partition, part in ((None, batch),) if partitioning is None else partitioning.split(batch):
                 if partition != self._partition:
-                    self._end_partition(partition)
-                self._put(part)
+                    self._staged += self._live.stage()
+                    self._partition, self._live = partition, self._series(partition)
+                self._live.write_piece(part)
+                self.rows += part.num_rows
 
     def stage(self) -> tuple[FileEntry, ...]:
         """Finish the files and return those that have rows."""
-        self._end_file()
-        if self._dead is not None:
-            self._staged.append(self._dead.stage())
-        return tuple(self._staged)
+        staged = (*self._staged, *self._live.stage())
+        return staged if self._dead is None else (*staged, self._dead.stage())
 
-    def _end_partition(self, following: str | None) -> None:
-        """End the file, because rows of another partition follow. In its folder all keys are free again."""
-        self._end_file()
-        self._partition, self._used = following, 0
-
-    def _end_file(self) -> None:
-        if self._live is not None:
-            self._staged += self._live.stage()
-            self._live = None
-
-    def _put(self, batch: pa.RecordBatch) -> None:
+    def _series(self, partition: str | None) -> FileSeries[FileKeys]:
+        """Begin the files of a partition. In its folder all keys are free again."""
         task = self._task
-        if self._live is not None and self._used < len(self._keys) and self._live.bytes(task.row_bytes) >= task.file_bytes:
-            self._end_file()
-        if self._live is None:
-            if self._used == len(self._keys):
-                raise Bug("A merge has rows and no key to write them to; nothing was committed.")
-            self._live = self._begun(self._keys[self._used].of_partition(self._table.spec, self._partition))
-            self._used += 1
-        self._live.write(batch)
-        self.rows += batch.num_rows
+        return FileSeries(task.keys, task.file_bytes, partial(self._begun, partition), task.row_bytes)
 
-    def _begun(self, keys: FileKeys) -> _LiveFile | TwinFile | _VersionedFile:
-        if self._history is not None and self._history.alike:
-            return TwinFile(self._history, keys, self._partition, self._s3, self)
-        file = _LiveFile(self._table, keys, self._partition, self._s3, self)
-        return file if self._history is None else _VersionedFile(file, self._history, keys, self._s3, self)
+    def _begun(self, partition: str | None, keys: FileKeys) -> _LiveFile | TwinFile | _VersionedFile:
+        table, history, s3 = self._task.table, self._task.history, self._task.resources.s3
+        keys = keys.of_partition(table.spec, partition)
+        if history is not None and history.alike:
+            return TwinFile(history, keys, partition, s3, self)
+        file = _LiveFile(table, keys, partition, s3, self)
+        return file if history is None else _VersionedFile(file, history, keys, s3, self)
 
     def _bury(self, deletions: pa.Table) -> None:
         for batch in batches_of(deletions, MERGED_PIECE_BYTES):
             if self._dead is None:
-                self._dead = self.enter_context(self._table.tombstone_file(self._task.tombstone_key, self._s3))
+                self._dead = self.enter_context(self._task.table.tombstone_file(self._task.tombstone_key, self._task.resources.s3))
             self._dead.write(batch)
             self.deletions += batch.num_rows
 
@@ -125,29 +106,27 @@ class _LiveFile:
         if table.has_state and keys.state is None:
             raise Bug("There is no key for the state beside a final file; nothing was committed.")
         self._table = table
-        self._rows = 0
         self._final = stack.enter_context(table.final_file(keys.final, partition, s3))
         self._state = None if keys.state is None else stack.enter_context(table.state_file(keys.state, s3))
 
-    def bytes(self, row_bytes: float) -> float:
-        """Estimate the size of the final file with the rows written so far, including rows that are still buffered."""
-        return max(self._final.bytes, self._rows * row_bytes)
+    @property
+    def bytes(self) -> int:
+        return self._final.bytes
 
     def write(self, batch: pa.RecordBatch) -> None:
-        self._rows += batch.num_rows
         if self._state is not None:
             self._state.write(batch)
         for rows in self._table.final_rows(batch):
             self._final.write(rows)
 
-    def stage(self) -> list[FileEntry]:
+    def stage_all(self) -> tuple[FileEntry, ...]:
         final = self._final.stage()
         if self._state is None:
-            return [final]
+            return (final,)
         state = self._state.stage()
         if state.rows != final.rows:
             raise Bug(f"{state.rows} merged rows became {final.rows} rows of a file; nothing was committed.")
-        return [final, replace(state, copy_of=final.key)]
+        return final, replace(state, copy_of=final.key)
 
 
 class _VersionedFile:
@@ -163,9 +142,9 @@ class _VersionedFile:
         self._stack = stack
         self._versions: StagedFile[pa.RecordBatch] | None = None
 
-    def bytes(self, row_bytes: float) -> float:
-        """Estimate the size of the final file, as `_LiveFile.bytes` does."""
-        return self._file.bytes(row_bytes)
+    @property
+    def bytes(self) -> int:
+        return self._file.bytes
 
     def write(self, batch: pa.RecordBatch) -> None:
         self._file.write(batch)
@@ -176,9 +155,9 @@ class _VersionedFile:
             self._versions = self._stack.enter_context(self._task.form.file(FileKind.CURRENT, self._key, self._s3))
         self._versions.write(versions)
 
-    def stage(self) -> list[FileEntry]:
-        files = self._file.stage()
-        return files if self._versions is None else [*files, replace(self._versions.stage(), history=self._task.number)]
+    def stage_all(self) -> tuple[FileEntry, ...]:
+        files = self._file.stage_all()
+        return files if self._versions is None else (*files, replace(self._versions.stage(), history=self._task.number))
 
 
 @dataclass(frozen=True, slots=True)

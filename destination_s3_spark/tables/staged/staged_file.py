@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Generic
+from typing import Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -24,6 +24,9 @@ from destination_s3_spark.storage.staging import StagedFileSink
 MOST_PARTITIONS = 1_000
 """Most partitions that the records of a slice may fall into. Compaction joins small files, but not as fast as such a source makes them."""
 UPLOADS_AT_ONCE = 8
+
+SeriesKey = TypeVar("SeriesKey")
+"""The key of a file in a series, or the keys of files with the same rows."""
 
 
 class StagedFile(Generic[Content]):
@@ -94,39 +97,55 @@ def key_in(key: str, folder: str) -> str:
     return found
 
 
-class FileSeries:
-    """Staged files of rows, each up to `full_bytes`. `start` begins the file of the next key. When keys run out, the last file grows.
+class FileOfSeries(Protocol):
+    """A file of a series, or several with the same rows. Its members are those of StagedFile."""
 
-    A file that is not staged is aborted with the stack.
+    @property
+    def bytes(self) -> int: ...
+    def write(self, batch: pa.RecordBatch, /) -> None: ...
+    def stage_all(self) -> tuple[FileEntry, ...]: ...
+
+
+class FileSeries(Generic[SeriesKey]):
+    """Staged files of rows, each up to `full_bytes`. When keys run out, the last file grows.
+
+    `start` begins the file of the next key, in a context that aborts what is not staged. `row_bytes`: the estimated size of a row that
+    waits for the end of its row group.
     """
 
     def __init__(
-        self, keys: Iterable[str], full_bytes: float, start: Callable[[str], StagedFile[pa.RecordBatch]], stack: ExitStack
+        self, keys: Iterable[SeriesKey], full_bytes: float, start: Callable[[SeriesKey], FileOfSeries], row_bytes: float = 0
     ) -> None:
         self._keys = deque(keys)
         self._full_bytes = full_bytes
         self._start = start
-        self._stack = stack
-        self._file: StagedFile[pa.RecordBatch] | None = None
+        self._row_bytes = row_bytes
+        self._file: FileOfSeries | None = None
+        self._rows_in_file = 0
         self._staged: list[FileEntry] = []
         self.rows = 0
 
     def write(self, rows: pa.Table, piece_bytes: int) -> None:
         """Write the next rows in pieces of this size in Arrow memory."""
         for batch in batches_of(rows, piece_bytes):
-            if self._file is not None and self._keys and self._file.bytes >= self._full_bytes:
-                self.stage()
-            if self._file is None:
-                if not self._keys:
-                    raise Bug("A merge has rows and no key to write them to; nothing was committed.")
-                self._file = self._stack.enter_context(self._start(self._keys.popleft()))
-            self._file.write(batch)
-            self.rows += batch.num_rows
+            self.write_piece(batch)
+
+    def write_piece(self, batch: pa.RecordBatch) -> None:
+        """Write the next rows at once."""
+        if self._file is not None and self._keys and max(self._file.bytes, self._rows_in_file * self._row_bytes) >= self._full_bytes:
+            self.stage()
+        if self._file is None:
+            if not self._keys:
+                raise Bug("A merge has rows and no key to write them to; nothing was committed.")
+            self._file, self._rows_in_file = self._start(self._keys.popleft()), 0
+        self._file.write(batch)
+        self._rows_in_file += batch.num_rows
+        self.rows += batch.num_rows
 
     def stage(self) -> tuple[FileEntry, ...]:
         """Finish the open file, and return all files."""
         if self._file is not None:
-            self._staged.append(self._file.stage())
+            self._staged += self._file.stage_all()
             self._file = None
         return tuple(self._staged)
 
