@@ -17,6 +17,7 @@ from destination_s3_spark.change_log.events import AfterImage, BeforeImage, LogC
 from destination_s3_spark.change_log.options import ChangeLogFormat, ChangeLogOptions
 from destination_s3_spark.errors import DataError
 from destination_s3_spark.formats.file_format import DirectWriter
+from destination_s3_spark.storage.object_store import ObjectInfo, ObjectStore
 from destination_s3_spark.stream_id import StreamId
 
 _GROUP = r"(\d{20})-(\d{26})"
@@ -79,6 +80,15 @@ class LogName(NamedTuple):
         """Parse the name of a data file. Return None for any other name."""
         match = _FILE.fullmatch(name)
         return None if match is None else cls(int(match[1]), match[2], int(match[3]), LogKind(match[4]))
+
+
+def log_objects(store: ObjectStore, folder: str) -> dict[str, ObjectInfo]:
+    """List the objects of the change log in a folder, by their names there.
+
+    The folder of a stream without a namespace also contains the folders of a namespace with the stream's name.
+    """
+    listed = ((info.key.removeprefix(folder), info) for info in store.list(folder))
+    return {name: info for name, info in listed if "/" not in name}
 
 
 class LogColumn(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from destination_s3_spark.change_log.manifest import GroupName, LogFile, LogKind, LogName, Manifest
+from destination_s3_spark.change_log.manifest import GroupName, LogFile, LogKind, LogName, Manifest, log_objects
 from destination_s3_spark.change_log.parsing import BinarySource, Event, Values, read_events, read_rows
 from destination_s3_spark.errors import DataError
 from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore
@@ -35,21 +35,19 @@ class ChangeLogFolder:
         self._store = store
         self._folder = folder
         self._open_file = open_file
-        # The folder of a stream without a namespace also contains the folders of a namespace with the stream's name.
-        listed = ((found.key.removeprefix(folder), found.size) for found in store.list(folder))
-        self._sizes = {name: size for name, size in listed if "/" not in name}
+        self._objects = log_objects(store, folder)
 
     @property
     def groups(self) -> list[GroupName]:
         """Groups whose manifest exists, in log order, without those in whose place others are."""
-        named = [group for name in self._sizes if (group := GroupName.of_manifest(name)) is not None]
+        named = [group for name in self._objects if (group := GroupName.of_manifest(name)) is not None]
         at = Counter(group.offset for group in named)
         replaced = {self.manifest(group).replaces for group in named if at[group.offset] > 1}
         return [group for group in named if str(group) not in replaced]
 
     def from_last_snapshot(self) -> list[GroupName]:
         """Return the groups from the last snapshot on, which suffice to build the table. Without a snapshot, return all groups."""
-        snapshots = {found.group for name in self._sizes if (found := LogName.parse(name)) and found.kind is LogKind.SNAPSHOT}
+        snapshots = {found.group for name in self._objects if (found := LogName.parse(name)) and found.kind is LogKind.SNAPSHOT}
         groups = self.groups
         starts = [index for index, group in enumerate(groups) if group in snapshots]
         return groups[starts[-1] :] if starts else groups
@@ -81,11 +79,11 @@ class ChangeLogFolder:
 
     def _file_records(self, manifest: Manifest, file: LogFile) -> Iterator[dict[str, Any]]:
         key = self._folder + file.key
-        if file.key not in self._sizes:
+        if file.key not in self._objects:
             raise _gone(key)
         rows = 0
         try:
-            content = self._open_file(key, self._sizes[file.key])
+            content = self._open_file(key, self._objects[file.key].size)
             for rows, record in enumerate(_records(manifest, content), start=1):  # noqa: B007 (counted for the check below)
                 yield record
         except ObjectNotFound as error:

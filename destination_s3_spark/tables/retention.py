@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles, day
-from destination_s3_spark.change_log.manifest import GroupName, LogKind, LogName
+from destination_s3_spark.change_log.manifest import GroupName, LogKind, LogName, log_objects
 from destination_s3_spark.storage.object_store import ObjectInfo, ObjectStore
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.open_table import OpenTable
@@ -65,13 +65,12 @@ def delete_log_before(store: ObjectStore, folder: str, limit: datetime) -> int:
     The log keeps its newest snapshot and everything after it, from which its reader can build the table. Manifests go first: a group
     without one is no longer part of the log, and the next call deletes what is left of it.
     """
-    # The folder of a stream without a namespace also contains the folders of a namespace with the stream's name.
-    objects = [found for found in store.list(folder) if "/" not in found.key.removeprefix(folder)]
-    groups = expired_groups({found.key.removeprefix(folder): found for found in objects}, limit)
+    objects = log_objects(store, folder)
+    groups = expired_groups(objects, limit)
     manifests = {group.manifest for group in groups}
-    gone = [found.key for found in objects if _group(found.key.removeprefix(folder)) in groups]
-    store.delete([key for key in gone if key.removeprefix(folder) in manifests])
-    store.delete([key for key in gone if key.removeprefix(folder) not in manifests])
+    gone = {name: info.key for name, info in objects.items() if _group(name) in groups}
+    store.delete([key for name, key in gone.items() if name in manifests])
+    store.delete([key for name, key in gone.items() if name not in manifests])
     return len(groups)
 
 

@@ -258,7 +258,7 @@ class Attempt:
         self._store.put(scratch, b"sorted rows")
         kept = kept_rows(self.writer, self._plan.disposition)
         assert kept is not None
-        lasting = () if self._plan.deduplicated else kept.final
+        lasting = () if self._plan.deduplicated else tuple(file for file in kept.files if file.kind is FileKind.FINAL)
         files = self._rewritten([*old, *(file for file in kept.files if file not in lasting), *deltas])
         if live.pending is not None:
             self.writer.replace(files, replaced_by_pending(live, kept, lasting), rows_kept=kept.rows)

@@ -65,11 +65,6 @@ class Kept:
     """The keys of files that destination-s3 wrote in the same generation."""
 
     @property
-    def final(self) -> tuple[FileEntry, ...]:
-        """The final files among the files."""
-        return tuple(file for file in self.files if file.kind is FileKind.FINAL)
-
-    @property
     def deltas(self) -> tuple[FileEntry, ...]:
         """The files that never became part of the final table."""
         return tuple(file for file in self.files if file.kind is FileKind.DELTA)

@@ -80,7 +80,7 @@ class TableWriter:
         self._guard = ReplayGuard(())
         self._staged: list[StagedSlice] = []
         self._staged_end = self._committed_end = self._files_named = self._barred = 0
-        self._opened = self._over = False
+        self.is_open = self._over = False
         self.written = Written()  # by this session
         self._show_checked = partial(show_checked, self.publishers, self.store)
         self.ended_cleanly = False  # whether the session before this one closed the table; known once the table is open
@@ -103,19 +103,14 @@ class TableWriter:
         return frozenset(staged.end for staged in self._staged)
 
     @property
-    def is_open(self) -> bool:
-        """Whether this session has opened the table."""
-        return self._opened
+    def territory(self) -> Territory:
+        """The keys of the table."""
+        return self._chain.territory
 
     @property
     def merge_rate(self) -> float | None:
         """Bytes per second and core of the table's merges so far, if known."""
         return self._chain.merge_rate
-
-    @property
-    def territory(self) -> Territory:
-        """The keys of the table."""
-        return self._chain.territory
 
     def measured(self, rate: float) -> None:
         """Take the rate of another merge into account, for this session and for the hint."""
@@ -134,7 +129,7 @@ class TableWriter:
     def catch_up(self) -> TableState | None:
         """Read to the head of the chain. If a dead session left the table unsettled, open it to make its rows visible."""
         with self._ending_on_error():
-            if not self._opened:
+            if not self.is_open:
                 self._chain.catch_up()
                 if self._chain.state is not None and self._chain.state.unsettled is not None:
                     self._open()
@@ -280,7 +275,7 @@ class TableWriter:
         Close. `keeps_replaced`: whether replaced files that need not go yet stay.
         """
         with self._ending_on_error():
-            if not self._opened:
+            if not self.is_open:
                 self._chain.catch_up()
                 if self._chain.state is not None and (
                     not self._chain.state.closed or self._chain.state.contents.expired(self._chain.now())
@@ -288,7 +283,7 @@ class TableWriter:
                     self._open()
                 elif self._chain.state is not None:
                     show_if_behind(self.publishers, self.store, self._chain)
-            if self._opened:
+            if self.is_open:
                 self._abort(file for staged in self._staged for file in staged.files)
                 self._staged = []
                 if orphans is not None:
@@ -324,7 +319,7 @@ class TableWriter:
         The session that took over dropped only what was there when it began. `orphans` must have been made later. Raises no SyncError.
         """
         state = self._chain.state
-        if not self._opened or state is None or state.unsettled is not None:  # a block that the other session settles names the uploads
+        if not self.is_open or state is None or state.unsettled is not None:  # a block that the other session settles names the uploads
             return
         try:
             other = self._chain.successor()
@@ -369,11 +364,11 @@ class TableWriter:
         self._abort(files)
 
     def _open(self) -> None:
-        if self._opened:
+        if self.is_open:
             return
         before = self._chain.state
         left = open_table(self._chain, self.store, self._table, self._session, self._orphans, self._show_checked, self._precedence)
-        self._guard, self._opened, self.ended_cleanly = ReplayGuard(self._chain.head.replay), True, left.ended_cleanly
+        self._guard, self.is_open, self.ended_cleanly = ReplayGuard(self._chain.head.replay), True, left.ended_cleanly
         self.first_of_day = before is not None and day(before.system_time) < day(self._chain.head.system_time)
 
     def _rewrite(
@@ -481,7 +476,7 @@ class TableWriter:
         list(self.map_files(lambda file: store.abort_upload(file.key, file.upload_id or ""), list(files)))
 
     def _need_open(self) -> None:
-        if self._over or not self._opened:
+        if self._over or not self.is_open:
             raise self._bug("written to while it is not open")
 
     @contextmanager

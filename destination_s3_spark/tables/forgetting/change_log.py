@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
-from destination_s3_spark.change_log.manifest import GroupName, LogFile, LogName, Manifest, ManifestFile
+from destination_s3_spark.change_log.manifest import GroupName, LogFile, LogName, Manifest, ManifestFile, log_objects
 from destination_s3_spark.decoding.plan import RowPlan, Values
 from destination_s3_spark.errors import DataError
 from destination_s3_spark.schema.airbyte_type import Field
@@ -77,32 +77,24 @@ class LogForgetting:
     """Data files without a manifest: what is left of groups that were deleted."""
 
     def __post_init__(self) -> None:
-        folder = self.table.layout.changes
-        # The folder of a stream without a namespace also contains the folders of a namespace with the stream's name.
-        found = {info.key: info for info in self.table.writer.store.list(folder) if "/" not in info.key.removeprefix(folder)}
-        self.groups = [
-            self._read(name, found) for key in sorted(found) if (name := GroupName.of_manifest(key.removeprefix(folder))) is not None
-        ]
+        found = log_objects(self.table.writer.store, self.table.layout.changes)
+        self.groups = [self._read(group, found) for name in sorted(found) if (group := GroupName.of_manifest(name)) is not None]
         named = {entry.key for group in self.groups for entry in group.entries}
-        self.strays = tuple(
-            _entry(info.key, info.size)
-            for info in found.values()
-            if info.key not in named and LogName.parse(info.key.removeprefix(folder)) is not None
-        )
+        others = (info for name, info in found.items() if info.key not in named and LogName.parse(name) is not None)
+        self.strays = tuple(_entry(info.key, info.size) for info in others)
 
     def _read(self, name: GroupName, found: dict[str, ObjectInfo]) -> _Group:
-        folder = self.table.layout.changes
-        key = f"{folder}{name.manifest}"
-        manifest = Manifest.from_bytes(self.table.writer.store.get(key), key)
-        gone = next((file.key for file in manifest.files if f"{folder}{file.key}" not in found), None)
+        info = found[name.manifest]
+        manifest = Manifest.from_bytes(self.table.writer.store.get(info.key), info.key)
+        gone = next((file.key for file in manifest.files if file.key not in found), None)
         if gone is not None:
             raise DataError(
-                f"The file {folder}{gone} of the change log is gone. Nothing was changed. Restore it, or delete its group's manifest, "
-                f"{key}, so that the group no longer counts.",
+                f"The file {self.table.layout.changes}{gone} of the change log is gone. Nothing was changed. Restore it, or delete its "
+                f"group's manifest, {info.key}, so that the group no longer counts.",
                 stream=self.table.stream.id,
             )
-        files = (LoggedFile(manifest, f"{folder}{file.key}", found[f"{folder}{file.key}"].size) for file in manifest.files)
-        return _Group(name, manifest, _entry(key, found[key].size), tuple(files))
+        files = (LoggedFile(manifest, found[file.key].key, found[file.key].size) for file in manifest.files)
+        return _Group(name, manifest, _entry(info.key, info.size), tuple(files))
 
     @property
     def rows(self) -> int:

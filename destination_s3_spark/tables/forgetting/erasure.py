@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -20,8 +21,8 @@ from destination_s3_spark.tables.forgetting.wanted import Either, Wanted, is_one
 from destination_s3_spark.tables.history.form import version_columns, version_form
 from destination_s3_spark.tables.merge.task import form_of_deletions
 from destination_s3_spark.tables.runs.keys import KEY
-from destination_s3_spark.tables.runs.sorted_file import MergeForm, SortedFile, SortedFileWriter, run_schema
-from destination_s3_spark.tables.runs.table_format import MERGED_PIECE_BYTES, FileKeys, TableFormat
+from destination_s3_spark.tables.runs.sorted_file import MergeForm, SortedFile, SortedFileWriter
+from destination_s3_spark.tables.runs.table_format import MERGED_PIECE_BYTES, FileKeys, TableFormat, run_file
 from destination_s3_spark.tables.staged.staged_file import StagedFile, batches_of
 from destination_s3_spark.tables.stored.foreign import StoredForeign, StoredLines
 from destination_s3_spark.tables.stored.rewrite import Stored
@@ -42,15 +43,10 @@ class SortedEraseTask:
 def erase_sorted(task: SortedEraseTask) -> FileEntry:
     """Stage the file. Raises DataError for a file that is gone, ConfigError or TransientError. Nothing stays staged then."""
     file, table = task.file, task.table
-    form = form_of(table, file.kind)
-    with (
-        opened(file.key, file.bytes, task.s3) as source,
-        _opened(task) as left,
-    ):
-        for rows in SortedFile(source, file.kind, form).read():
-            for batch in batches_of(rows.filter(pc.invert(is_one_of(rows[KEY], task.keys))), MERGED_PIECE_BYTES):
-                for made in table.final_rows(batch) if file.kind is FileKind.FINAL else (batch,):
-                    left.write(made)
+    with opened(file.key, file.bytes, task.s3) as source, _opened(task) as left:
+        for batch in _kept(SortedFile(source, file.kind, form_of(table, file.kind)), task.keys):
+            for made in table.final_rows(batch) if file.kind is FileKind.FINAL else (batch,):
+                left.write(made)
         return _in_place_of(file, left, task.rows)
 
 
@@ -125,13 +121,18 @@ def erase_pair(task: PairTask) -> tuple[FileEntry, FileEntry]:
         table.final_file(task.new.final, task.final.partition, s3) as final,
         table.state_file(task.new.state or "", s3) as state,
     ):
-        for rows in SortedFile(source, FileKind.STATE, table.form).read():
-            for batch in batches_of(rows.filter(pc.invert(is_one_of(rows[KEY], task.keys))), MERGED_PIECE_BYTES):
-                state.write(batch)
-                for made in table.final_rows(batch):
-                    final.write(made)
+        for batch in _kept(SortedFile(source, FileKind.STATE, table.form), task.keys):
+            state.write(batch)
+            for made in table.final_rows(batch):
+                final.write(made)
         shown = _in_place_of(task.final, final, task.rows)
         return shown, replace(_in_place_of(task.state, state, task.rows), copy_of=shown.key)
+
+
+def _kept(file: SortedFile, keys: frozenset[bytes]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows without those of the keys."""
+    for rows in file.read():
+        yield from batches_of(rows.filter(pc.invert(is_one_of(rows[KEY], keys))), MERGED_PIECE_BYTES)
 
 
 def form_of(table: TableFormat, kind: FileKind) -> MergeForm:
@@ -152,8 +153,7 @@ def _opened(task: SortedEraseTask) -> StagedFile[pa.RecordBatch]:
         case FileKind.TOMBSTONE:
             return table.tombstone_file(task.key, task.s3)
         case FileKind.DELTA:
-            sink = StagedFileSink(task.s3, task.key)
-            return StagedFile(FileKind.DELTA, sink, SortedFileWriter(sink, run_schema(table.form.payload, table.spec), table.spec))
+            return run_file(table.form, task.key, task.s3)
         case FileKind.CURRENT | FileKind.CLOSED if isinstance(table.options, ParquetOptions):
             sink = StagedFileSink(task.s3, task.key, _metadata(task.file))
             return StagedFile(task.file.kind, sink, SortedFileWriter(sink, version_columns(table), table.spec, table.options))

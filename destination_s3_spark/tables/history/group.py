@@ -28,7 +28,6 @@ from destination_s3_spark.tables.history.task import (
     VersionedRange,
     close_versions,
     version_range,
-    weight,
 )
 from destination_s3_spark.tables.history.versions import Mode
 from destination_s3_spark.tables.merge.plan import MergePlan, PlannedRange, Sizes, file_count, full_bytes
@@ -39,7 +38,7 @@ from destination_s3_spark.tables.merge.task import MergedRange
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.runs.footers import with_keys
 from destination_s3_spark.tables.runs.keys import keys_of, lower, upper
-from destination_s3_spark.tables.runs.merged_rows import RowSource
+from destination_s3_spark.tables.runs.merged_rows import RowSource, bytes_read
 from destination_s3_spark.tables.runs.table_format import TableFormat
 from destination_s3_spark.tables.updates.inputs import MergeInputs
 from destination_s3_spark.tables.updates.resources import Resources
@@ -155,7 +154,7 @@ class HistoryMerge:
         tasks, current = self._tasks(runs)
         done: list[VersionedRange] = []
         if tasks:
-            done = yield from Work(version_range, tasks, weight).results()
+            done = yield from Work(version_range, tasks, bytes_read).results()
         changed = [task for task, result in zip(tasks, done, strict=True) if not result.stays]
         self._check_complete(runs, tasks, done)
         removed = {source.key for task in changed for source in task.sources if source.kind is FileKind.CURRENT}
@@ -274,7 +273,7 @@ class HistoryMerge:
         small = _small(self._closed_files, self._sizes.target_file_bytes)
         rewritten = {file.key: file for file in (*small, *_touched(self._closed_files, [one.run for one in ended if one.late]))}
         again = tuple(rewritten.values())
-        made: list[ClosedRange] = yield from Work(close_versions, list(self._closing_tasks(ended, again)), weight).results()
+        made: list[ClosedRange] = yield from Work(close_versions, list(self._closing_tasks(ended, again)), bytes_read).results()
         staged = tuple(file for one in made for file in one.files)
         if not any(one.changed for one in made):
             self._table.writer.drop(staged)  # late records that the history has already

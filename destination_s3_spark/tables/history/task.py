@@ -15,15 +15,13 @@ import pyarrow as pa
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.history.closing import placed
 from destination_s3_spark.tables.history.ends import Ends
 from destination_s3_spark.tables.history.form import HistoryForm
 from destination_s3_spark.tables.history.versions import Mode, Versions, sorted_by_time, versions_of
 from destination_s3_spark.tables.runs.merged_rows import ROUNDS_SHARE, RowSource, RowStream, complete_rows, row_streams, rows_taken
 from destination_s3_spark.tables.runs.refreshed import Notice
-from destination_s3_spark.tables.runs.sorted_file import SortedFileWriter
-from destination_s3_spark.tables.runs.table_format import MERGED_PIECE_BYTES
+from destination_s3_spark.tables.runs.table_format import MERGED_PIECE_BYTES, run_file
 from destination_s3_spark.tables.staged.staged_file import FileSeries, StagedFile, batches_of
 from destination_s3_spark.tables.updates.resources import TaskResources
 
@@ -134,9 +132,7 @@ class EndedOutput(ExitStack):
         rows = sorted_by_time(pa.concat_tables([versions.closed, versions.late]))
         for batch in batches_of(rows, MERGED_PIECE_BYTES):
             if self._run is None:
-                sink = StagedFileSink(self._s3, self._key)
-                writer = SortedFileWriter(sink, self._form.merge.schema, self._form.spec)
-                self._run = self.enter_context(StagedFile(FileKind.DELTA, sink, writer))
+                self._run = self.enter_context(run_file(self._form.merge, self._key, self._s3))
             self._run.write(batch)
 
     def finish(self) -> EndedVersions | None:
@@ -179,8 +175,3 @@ def close_versions(task: ClosingTask) -> ClosedRange:
             files.write(versions, MERGED_PIECE_BYTES)
             changed |= has_changed
         return ClosedRange(files.stage(), changed)
-
-
-def weight(task: HistoryTask | ClosingTask) -> int:
-    """Return the bytes that a task reads."""
-    return sum(source.size for source in task.sources)

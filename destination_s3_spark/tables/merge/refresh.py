@@ -120,4 +120,4 @@ def sources_within(files: Sequence[FileEntry], low: bytes, high: bytes | None) -
     for file in files:
         keys = keys_of(file)
         if upper(keys) >= low and (high is None or lower(keys) < high):
-            yield RowSource(file.kind, file.key, file.bytes, (file.offset or 0) if file.kind is FileKind.DELTA else 0, lower(keys))
+            yield RowSource.of(file)

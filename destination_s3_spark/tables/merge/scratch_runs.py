@@ -30,17 +30,16 @@ from destination_s3_spark.storage.ranged import present
 from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.merge.plan import deepest
 from destination_s3_spark.tables.runs.keys import RAW_ID, KeySpec, keys_of, lower, unfit_rows, upper
-from destination_s3_spark.tables.runs.merged_rows import RowSource, all_rows, merged_rows, row_streams
+from destination_s3_spark.tables.runs.merged_rows import RowSource, all_rows, bytes_read, merged_rows, row_streams
 from destination_s3_spark.tables.runs.sorted_file import (
     ARROW_BYTES,
     RUN_OPTIONS,
     RUN_PIECE_BYTES,
     MergeForm,
     RunFile,
-    SortedFileWriter,
     run_rows,
-    run_schema,
 )
+from destination_s3_spark.tables.runs.table_format import run_file
 from destination_s3_spark.tables.staged.staged_file import StagedFile, batches_of
 from destination_s3_spark.tables.stored.rewrite import Stored
 from destination_s3_spark.tables.updates.resources import TaskResources
@@ -179,7 +178,7 @@ def combined(
         tasks = [_scratch_task(group, form, next_scratch(), resources, every_version) for group in groups if len(group) > 1]
         if not tasks:
             break
-        done = yield from Work(combine_runs, tasks, combined_bytes).results()
+        done = yield from Work(combine_runs, tasks, bytes_read).results()
         check_complete([file for group in groups if len(group) > 1 for file in group], done)
         scratch += (file.key for run in done for file in run.files)
         runs = [*(file for run in done for file in run.files), *(group[0] for group in groups if len(group) == 1)]
@@ -191,14 +190,9 @@ def object_count(runs: Sequence[FileEntry]) -> int:
     return 1 + 2 * ceil(ARROW_BYTES * sum(run.bytes for run in runs) / COMBINED_BYTES)
 
 
-def combined_bytes(task: CombineTask) -> int:
-    """Return the bytes that a task reads."""
-    return sum(source.size for source in task.sources)
-
-
 def _scratch_task(runs: Sequence[FileEntry], form: MergeForm, scratch: str, resources: TaskResources, every_version: bool) -> CombineTask:
     keys = tuple(f"{scratch}{number}.parquet" for number in range(object_count(runs)))
-    return CombineTask(tuple(map(run_source, runs)), form, keys, resources, every_version)
+    return CombineTask(tuple(map(RowSource.of, runs)), form, keys, resources, every_version)
 
 
 def combine_runs(task: CombineTask) -> CombinedRun:
@@ -223,15 +217,10 @@ def _combined(task: CombineTask, finish: Callable[[StagedFile[pa.RecordBatch]], 
         batches = chain.from_iterable(batches_of(rows, task.piece_bytes) for rows in tables)
         while (first := next(batches, None)) is not None:
             size = task.object_bytes if len(files) < len(task.keys) - 1 else None
-            file = stack.enter_context(_combined_file(task, next(keys)))
+            file = stack.enter_context(run_file(task.form, next(keys), task.resources.s3))
             _fill(file, chain([first], batches), size)
             files.append(finish(file))
     return CombinedRun(tuple(files), sum(stream.taken for stream in streams))
-
-
-def _combined_file(task: CombineTask, key: str) -> StagedFile[pa.RecordBatch]:
-    sink = StagedFileSink(task.resources.s3, key)
-    return StagedFile(FileKind.DELTA, sink, SortedFileWriter(sink, run_schema(task.form.payload, task.form.spec), task.form.spec))
 
 
 def _fill(file: StagedFile[pa.RecordBatch], batches: Iterable[pa.RecordBatch], full_bytes: int | None) -> None:
@@ -279,11 +268,6 @@ def _freed(sizes: Sequence[float]) -> float:
     The combined run has row groups of the usual size, or larger ones for large rows.
     """
     return sum(sizes) - max(*sizes, min(sum(sizes), RUN_OPTIONS.row_group_bytes))
-
-
-def run_source(run: FileEntry, base: int = 0) -> RowSource:
-    """Return the run as a source. Its arrivals count from `base`."""
-    return RowSource(FileKind.DELTA, run.key, run.bytes, (run.offset or 0) - base, lower(keys_of(run)))
 
 
 def check_complete(runs: Sequence[FileEntry], done: Sequence[CombinedRun]) -> None:

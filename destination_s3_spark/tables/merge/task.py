@@ -51,10 +51,6 @@ class MergeOutput(ExitStack):
         self._live = self._series(None)
         self._dead: StagedFile[pa.RecordBatch] | None = None
         self._staged: list[FileEntry] = []
-        self.rows = 0
-        """Number of live rows written."""
-        self.deletions = 0
-        """Number of tombstones written."""
 
     def write(self, winners: pa.Table) -> None:
         """Write the next winners: live rows, and deletions that the table does not have yet."""
@@ -71,7 +67,6 @@ class MergeOutput(ExitStack):
                     self._staged += self._live.stage()
                     self._partition, self._live = partition, self._series(partition)
                 self._live.write_piece(part)
-                self.rows += part.num_rows
 
     def stage(self) -> tuple[FileEntry, ...]:
         """Finish the files and return those that have rows."""
@@ -96,7 +91,6 @@ class MergeOutput(ExitStack):
             if self._dead is None:
                 self._dead = self.enter_context(self._task.table.tombstone_file(self._task.tombstone_key, self._task.resources.s3))
             self._dead.write(batch)
-            self.deletions += batch.num_rows
 
 
 class _LiveFile:
@@ -195,10 +189,6 @@ class MergedRange:
     """The number of rows read from runs."""
     table_rows: int
     """The number of rows read from the table."""
-    rows: int
-    """The number of live rows written."""
-    deletions: int
-    """The number of tombstones written."""
     seconds: float
     """The time that the task took."""
     kept: int
@@ -253,7 +243,7 @@ def _merged_range(task: MergeTask) -> MergedRange:
     taken = rows_taken(task.sources, streams)
     table_rows = taken[FileKind.FINAL] + taken[FileKind.STATE]
     seconds = time.monotonic() - began
-    return MergedRange(files, taken[FileKind.DELTA], table_rows, output.rows, output.deletions, seconds, kept, logged, versions)
+    return MergedRange(files, taken[FileKind.DELTA], table_rows, seconds, kept, logged, versions)
 
 
 def _merge(task: MergeTask, streams: list[RowStream], output: MergeOutput) -> tuple[LoggedRange | None, int, VersionedRows | None]:

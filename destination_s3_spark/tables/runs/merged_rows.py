@@ -16,15 +16,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from destination_s3_spark.chain.files import FileKind
+from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.storage.ranged import opened
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.tables.runs.keys import KEY
+from destination_s3_spark.tables.runs.keys import KEY, keys_of, lower
 from destination_s3_spark.tables.runs.soft_deletions import SoftDeletions
 from destination_s3_spark.tables.runs.sorted_file import RUN_OPTIONS, MergeForm, SortedFile, position
 from destination_s3_spark.tables.runs.winners import winners
@@ -51,6 +52,24 @@ class RowSource:
     size: int
     offset: int = 0
     first: bytes = b""
+
+    @classmethod
+    def of(cls, file: FileEntry, base: int = 0) -> RowSource:
+        """Make the source of a sorted file whose bounds are known. The arrivals of a DELTA count from `base`."""
+        offset = (file.offset or 0) - base if file.kind is FileKind.DELTA else 0
+        return cls(file.kind, file.key, file.bytes, offset, lower(keys_of(file)))
+
+
+class ReadsSources(Protocol):
+    """A task that reads sources."""
+
+    @property
+    def sources(self) -> Sequence[RowSource]: ...
+
+
+def bytes_read(task: ReadsSources) -> int:
+    """Return the bytes that a task reads."""
+    return sum(source.size for source in task.sources)
 
 
 @contextmanager

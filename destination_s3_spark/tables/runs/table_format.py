@@ -17,7 +17,7 @@ from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.runs.keys import CURSOR, KEY, CdcDeletion, KeySpec
 from destination_s3_spark.tables.runs.soft_deletions import SoftDeletions
-from destination_s3_spark.tables.runs.sorted_file import MergeForm, SortedFileWriter, tombstone_schema
+from destination_s3_spark.tables.runs.sorted_file import MergeForm, SortedFileWriter, run_schema, tombstone_schema
 from destination_s3_spark.tables.staged.staged_file import StagedFile, key_in
 from destination_s3_spark.tables.stored.conversion import retyped_rows
 
@@ -50,6 +50,12 @@ def _named_after(key: str, partition: str) -> str:
     """Return the key for a file of the partition, where files of other partitions may be beside it."""
     kind, dash, token = key.rpartition("-")
     return f"{kind}-{sha256(partition.encode()).hexdigest()[:16]}{dash}{token}"
+
+
+def run_file(form: MergeForm, key: str, s3: S3Settings) -> StagedFile[pa.RecordBatch]:
+    """Start a run. It takes rows in merge form, in key order."""
+    sink = StagedFileSink(s3, key)
+    return StagedFile(FileKind.DELTA, sink, SortedFileWriter(sink, run_schema(form.payload, form.spec), form.spec))
 
 
 @dataclass(frozen=True, slots=True)

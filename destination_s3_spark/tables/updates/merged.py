@@ -28,7 +28,7 @@ from destination_s3_spark.tables.merge.scratch_runs import SortTask, combined, s
 from destination_s3_spark.tables.merge.task import CompactTask, MergedRange, MergeTask, compact_tombstones, merge_range, sources_of
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.runs.keys import KeySpec
-from destination_s3_spark.tables.runs.merged_rows import RowSource
+from destination_s3_spark.tables.runs.merged_rows import RowSource, bytes_read
 from destination_s3_spark.tables.runs.table_format import FileKeys, TableFormat
 from destination_s3_spark.tables.runs.winners import DEDUPLICATED, EARLIER
 from destination_s3_spark.tables.updates.inputs import MergeInputs, merge_inputs, raw_inputs, replaced_by_pending
@@ -108,7 +108,7 @@ class Merge:
         self._scratch += scratch
         plan = self._plan(runs)
         tasks = list(self._tasks(plan, log, compared, waited, history))
-        if not self._has_time(int(sum(map(_weight, tasks)) * (1 if history is None else history.time_factor))):
+        if not self._has_time(int(sum(map(bytes_read, tasks)) * (1 if history is None else history.time_factor))):
             self.table.writer.store.delete(self._scratch)
             return (yield from combine_waiting(self.table, self.live, self.form, self.resources))
         read = (runs, plan.of_table) if compared is None else ((*runs, *waited), compared.rows)
@@ -207,9 +207,9 @@ class Merge:
     def _merged_ranges(self, tasks: Sequence[MergeTask], run_rows: int, table_rows: int) -> Steps[list[MergedRange]]:
         if not tasks:
             return []
-        ranges = yield from Work(merge_range, tasks, _weight).results()
+        ranges = yield from Work(merge_range, tasks, bytes_read).results()
         self._check_complete(ranges, run_rows, table_rows)
-        size, seconds = sum(map(_weight, tasks)), sum(done.seconds for done in ranges)
+        size, seconds = sum(map(bytes_read, tasks)), sum(done.seconds for done in ranges)
         if size >= LEAST_MEASURED and seconds > 0:
             self.table.writer.measured(size / seconds)
         return ranges
@@ -282,7 +282,7 @@ class Merge:
             return []
         sources = tuple(RowSource(FileKind.TOMBSTONE, file.key, file.bytes) for file in found)
         key = self.table.layout.tombstone_key(self.table.writer.next_token())
-        return (yield from Work(compact_tombstones, [CompactTask(sources, self.form, key, self.resources.task)], _weight).results())
+        return (yield from Work(compact_tombstones, [CompactTask(sources, self.form, key, self.resources.task)], bytes_read).results())
 
     def _logged(self, log: MergeLog | None, plan: MergePlan, ranges: Sequence[MergedRange]) -> Steps[LogGroup]:
         if log is None:
@@ -329,7 +329,3 @@ def _file_bytes(table: OpenTable, live: LiveFiles, least_bytes: int) -> int:
     """Choose the size of final files: a small part of the table, so that a change of adjacent keys rewrites only that part."""
     size = sum(file.bytes for file in live.of(FileKind.FINAL, FileKind.DELTA) if live.is_pending(file) == (live.pending is not None))
     return min(table.rules.target_file_bytes, max(least_bytes, size // FILES_OF_A_TABLE))
-
-
-def _weight(task: MergeTask | CompactTask) -> int:
-    return sum(source.size for source in task.sources)

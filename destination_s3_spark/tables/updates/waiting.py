@@ -18,13 +18,12 @@ from destination_s3_spark.tables.merge.scratch_runs import (
     CombineTask,
     check_complete,
     combined,
-    combined_bytes,
     object_count,
-    run_source,
     stage_combined_run,
 )
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.runs.footers import with_keys
+from destination_s3_spark.tables.runs.merged_rows import RowSource, bytes_read
 from destination_s3_spark.tables.runs.table_format import TableFormat
 from destination_s3_spark.tables.updates.inputs import fits
 from destination_s3_spark.tables.updates.resources import Resources
@@ -69,8 +68,8 @@ def _combined(
     """Stage the files of the run that takes the place of a group. `runs` are those of the group, or fewer with the same rows."""
     first = group[0].offset or 0
     keys = tuple(table.delta_key() for _ in range(object_count(group)))
-    task = CombineTask(tuple(run_source(run, first) for run in runs), form.form, keys, resources.task, every_version=True)
-    done: list[CombinedRun] = yield from Work(stage_combined_run, [task], combined_bytes).results()
+    task = CombineTask(tuple(RowSource.of(run, first) for run in runs), form.form, keys, resources.task, every_version=True)
+    done: list[CombinedRun] = yield from Work(stage_combined_run, [task], bytes_read).results()
     check_complete(group, done)
     return [replace(file, offset=first, generation_id=group[0].generation_id, combined=True) for file in done[0].files]
 

@@ -47,7 +47,7 @@ def test_rows_that_landed_in_the_generation_before_it_was_pending_stay() -> None
     made = refresh(store, 5)
     kept = kept_rows(made, WriteDisposition.TRUNCATE)
     assert kept is not None
-    assert (kept.rows, kept.final, kept.raw) == (10, files(made, FileKind.FINAL)[1:], files(made, FileKind.RAW)[1:])
+    assert (kept.rows, kept.files, kept.raw) == (10, files(made, FileKind.FINAL)[1:], files(made, FileKind.RAW)[1:])
     assert (kept.deltas, kept.adopted) == ((), frozenset())
 
 
@@ -71,7 +71,7 @@ def test_of_rows_that_a_merge_has_mixed_with_others_the_raw_ones_stay() -> None:
     made = refresh(store, 5)
     kept = kept_rows(made, WriteDisposition.TRUNCATE)
     assert kept is not None
-    assert (kept.rows, kept.files, kept.final) == (10, files(made, FileKind.RAW)[1:], ())
+    assert (kept.rows, kept.files) == (10, files(made, FileKind.RAW)[1:])
 
 
 def test_without_raw_rows_nobody_can_tell_them_apart() -> None:
