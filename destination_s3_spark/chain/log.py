@@ -42,7 +42,6 @@ logger = logging.getLogger(__name__)
 
 
 def utc_now() -> datetime:
-    """Return the current time in UTC."""
     return datetime.now(UTC)
 
 

@@ -22,22 +22,18 @@ class TableStore:
         self._chain = chain
 
     def get(self, key: str, most_bytes: int = MOST_BYTES) -> bytes:
-        """Return the object's bytes."""
         self.require(key)
         return self._store.get(key, most_bytes)
 
     def get_range(self, key: str, start: int, end: int, size: int) -> bytes:
-        """Return a range of the object's bytes."""
         self.require(key)
         return self._store.get_range(key, start, end, size)
 
     def head(self, key: str) -> ObjectInfo | None:
-        """Return what the store says about the object."""
         self._require_held(key)
         return self._store.head(key)
 
     def put(self, key: str, body: bytes, metadata: Mapping[str, str] | None = None) -> None:
-        """Write or overwrite the object."""
         self._require_writable(key)
         self._store.put(key, body, metadata)
 
@@ -46,7 +42,6 @@ class TableStore:
         self._store.create(key, body)
 
     def replace(self, key: str, body: bytes, metadata: Mapping[str, str], etag: str | None) -> str:
-        """Write the object if it has this ETag."""
         self._require_writable(key)
         return self._store.replace(key, body, metadata, etag)
 
@@ -62,7 +57,6 @@ class TableStore:
         return self._store.list(self._listable(prefix))
 
     def folders(self, prefix: str) -> Iterator[str]:
-        """Yield the folders directly under the prefix."""
         return self._store.folders(self._listable(prefix))
 
     def stage_copy(self, source: str, key: str, metadata: Mapping[str, str] | None = None) -> StagedUpload:
@@ -77,7 +71,6 @@ class TableStore:
         return self._store.stage_joined(ranges, tail, key, metadata)
 
     def complete_upload(self, upload: StagedUpload) -> None:
-        """Make the upload's object visible."""
         self._require_writable(upload.key)
         self._store.complete_upload(upload)
 
@@ -86,7 +79,6 @@ class TableStore:
         self._store.abort_upload(key, upload_id)
 
     def list_uploads(self, prefix: str) -> Iterator[tuple[str, str]]:
-        """Yield the open uploads under the prefix."""
         return self._store.list_uploads(self._listable(prefix))
 
     def hasty(self) -> TableStore:

@@ -56,7 +56,6 @@ class Table:
 
     @property
     def chain_prefix(self) -> str:
-        """Key prefix of the blocks."""
         return f"{self.folder}{CHAIN_FOLDER}"
 
     @property

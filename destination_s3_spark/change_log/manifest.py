@@ -49,7 +49,6 @@ class GroupName(NamedTuple):
 
     @property
     def manifest(self) -> str:
-        """Name of the group's manifest."""
         return f"{self}-manifest.json"
 
     @classmethod

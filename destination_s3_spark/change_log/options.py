@@ -43,7 +43,6 @@ class ChangeLogOptions:
 
     @property
     def extension(self) -> str:
-        """Extension of the files' keys."""
         return _EXTENSIONS[self.format]
 
 

@@ -52,8 +52,6 @@ _NEEDS_QUOTES = '[,"\r\n]'
 
 
 class ReplicantJsonChanges(EventLines):
-    """A file of events being written to a sink."""
-
     def _lines(self, batch: pa.RecordBatch) -> pa.StringArray:
         op, cursor, _, exists, new, old = batch.columns
         names = [field.name for field in self._log.fields]
@@ -71,8 +69,6 @@ class ReplicantJsonChanges(EventLines):
 
 
 class ReplicantJsonSnapshot(LogLines):
-    """A file of rows being written to a sink."""
-
     def _lines(self, batch: pa.RecordBatch) -> pa.StringArray:
         return text_join(*_object(batch.schema.names, map(_texts, batch.columns)), line_ends(batch), null=JSON_NULL)
 
@@ -120,8 +116,6 @@ def _texts(values: pa.Array[Any]) -> _Texts:
 
 
 class CsvChanges(EventLines):
-    """A CSV file of events being written to a sink."""
-
     def __init__(self, sink: Sink, columns: LogColumns, start: OperationCount, *, header: bool) -> None:
         super().__init__(sink, columns, start)
         if header:
@@ -140,8 +134,6 @@ class CsvChanges(EventLines):
 
 
 class CsvSnapshot(LogLines):
-    """A CSV file of rows being written to a sink."""
-
     def __init__(self, sink: Sink, columns: LogColumns, *, header: bool) -> None:
         super().__init__(sink, columns)
         if header:

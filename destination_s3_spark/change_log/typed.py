@@ -25,8 +25,6 @@ _COUNTS = pa.struct([pa.field(f"{kind}_count", pa.int64(), nullable=False) for k
 
 
 class TypedJsonlChanges(EventLines):
-    """A file of events being written to a sink."""
-
     def _lines(self, batch: pa.RecordBatch) -> pa.StringArray:
         op, cursor, _, exists, new, old = batch.columns
         bits = exists_columns(exists)
@@ -49,8 +47,6 @@ class TypedJsonlChanges(EventLines):
 
 
 class TypedJsonlSnapshot(LogLines):
-    """A file of rows being written to a sink."""
-
     def _lines(self, batch: pa.RecordBatch) -> pa.StringArray:
         values = [pc.fill_null(json_texts(column), "null") for column in batch.columns]
         return text_join(*_object(batch.schema.names, values), "\n")
@@ -87,8 +83,6 @@ def parquet_schema(columns: LogColumns) -> pa.Schema:
 
 
 class ParquetChanges(ParquetFile):
-    """A Parquet file of events being written to a sink."""
-
     def __init__(self, sink: Sink, columns: LogColumns, start: OperationCount) -> None:
         self._events = columns.event_schema
         self._key = columns.key_indices

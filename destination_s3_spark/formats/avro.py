@@ -88,7 +88,6 @@ class AvroOptions:
 
     @property
     def compressed(self) -> bool:
-        """Whether the rows are compressed."""
         return self.codec is not AvroCodec.NULL
 
     def require_fitting(self, columns: FileColumns) -> None:
@@ -96,11 +95,9 @@ class AvroOptions:
         row_type(columns.stream, columns.fields)
 
     def open(self, sink: Sink, columns: FileColumns) -> AvroFile:
-        """Start a new file that is written into `sink`."""
         return AvroFile(sink, columns, self)
 
     def open_joined(self, sink: Sink) -> JoinedAvroFile:
-        """Start a file of the blocks of Avro files behind one header."""
         return JoinedAvroFile(sink)
 
     def compress(self, block: bytes) -> bytes:

@@ -48,7 +48,6 @@ class Text(AvroType):
 
     @property
     def schema(self) -> Schema:
-        """`string`."""
         return _named("string", self.logical)
 
     def parts(self, array: pa.Array[Any]) -> list[Part]:
@@ -89,7 +88,6 @@ class DecimalBytes(AvroType):
 
     @property
     def schema(self) -> Schema:
-        """`bytes` with the logical type `decimal`."""
         return {"type": "bytes", "logicalType": "decimal", "precision": self.precision, "scale": self.scale}
 
     def parts(self, array: pa.Array[Any]) -> list[Part]:
@@ -116,7 +114,6 @@ class Integer(AvroType):
 
     @property
     def schema(self) -> Schema:
-        """`int` or `long`."""
         return _named(self.name, self.logical)
 
     def parts(self, array: pa.Array[Any]) -> list[Part]:
@@ -132,7 +129,6 @@ class ArrayOf(AvroType):
 
     @property
     def schema(self) -> Schema:
-        """`array`."""
         return {"type": "array", "items": self.items.schema}
 
     def parts(self, array: pa.Array[Any]) -> list[Part]:
@@ -165,7 +161,6 @@ class Record(AvroType):
         return {"type": "record", "name": self.name, "namespace": self.namespace, "fields": fields}
 
     def parts(self, array: pa.Array[Any]) -> list[Part]:
-        """Encode the members of each record in order."""
         return [_where_valid(array, self.rows(array.flatten()))]
 
     def rows(self, columns: Sequence[pa.Array[Any]]) -> pa.BinaryArray:
@@ -183,7 +178,6 @@ class Nullable(AvroType):
 
     @property
     def schema(self) -> Schema:
-        """The union, null first."""
         return ["null", self.of.schema]
 
     def parts(self, array: pa.Array[Any]) -> list[Part]:
@@ -205,11 +199,9 @@ class OneOf(AvroType):
 
     @property
     def schema(self) -> Schema:
-        """The union, null first."""
         return ["null", *(type_.schema for type_ in self.types)]
 
     def parts(self, array: pa.Array[Any]) -> list[Part]:
-        """Encode each value as the number of its branch and the value."""
         members = array.flatten()[1:]
         chosen = np.zeros(len(array), np.uint8)
         for branch, member in zip(self.branches, members, strict=True):

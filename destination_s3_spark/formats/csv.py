@@ -43,11 +43,9 @@ class CsvOptions(TextOptions):
         return Values.RECORD if self.flattening is Flattening.NONE else Values.CELLS
 
     def open(self, sink: Sink, columns: FileColumns) -> CsvFile:
-        """Start a new file that is written into `sink`."""
         return CsvFile(sink, columns.arrow, self)
 
     def open_joined(self, sink: Sink) -> JoinedCsvFile:
-        """Start a file of the rows of CSV files behind one header."""
         return JoinedCsvFile(sink, self.compression)
 
 

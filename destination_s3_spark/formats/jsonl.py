@@ -37,11 +37,9 @@ class JsonlOptions(TextOptions):
     values: ClassVar[Values] = Values.RECORD
 
     def open(self, sink: Sink, columns: FileColumns) -> JsonlFile:
-        """Start a new file that is written into `sink`."""
         return JsonlFile(sink, columns.arrow, self)
 
     def open_joined(self, sink: Sink) -> JoinedTextFile:
-        """Start a file of the lines of JSON Lines files."""
         return JoinedTextFile(sink, self.compression)
 
 

@@ -81,14 +81,12 @@ class ParquetOptions:
 
     @property
     def compressed(self) -> bool:
-        """Whether the rows are compressed."""
         return self.codec is not ParquetCodec.UNCOMPRESSED
 
     def require_fitting(self, columns: FileColumns) -> None:
         """Accept all columns, because Parquet has a type for each of them."""
 
     def open(self, sink: Sink, columns: FileColumns) -> ParquetFile:
-        """Start a new file that is written into `sink`."""
         return ParquetFile(sink, columns.arrow, self)
 
     def open_joined(self, sink: Sink) -> JoinedParquetFile:

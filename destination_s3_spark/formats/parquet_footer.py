@@ -81,7 +81,6 @@ class Footer:
 
     @property
     def rows(self) -> int:
-        """The number of rows in the file."""
         return int(self.fields[_ROWS].value)
 
     @property

@@ -36,7 +36,6 @@ class StoredText:
 
     @property
     def compression(self) -> Compression:
-        """The compression of the file."""
         return Compression.GZIP if self.key.endswith(Compression.GZIP.value) else Compression.NONE
 
     def rows(self, file: SeekableFile) -> Iterator[tuple[bytes, bytes | None]]:

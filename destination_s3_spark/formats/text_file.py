@@ -69,12 +69,10 @@ class TextOptions:
 
     @property
     def compressed(self) -> bool:
-        """Whether the rows are compressed."""
         return self.compression is not Compression.NONE
 
     @property
     def extension(self) -> str:
-        """The end of the files' keys."""
         return f"{self.stem}{self.compression.value}"
 
     def require_fitting(self, columns: FileColumns) -> None:

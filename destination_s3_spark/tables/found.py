@@ -28,7 +28,6 @@ class FoundTable:
 
     @property
     def stream(self) -> StreamId:
-        """The stream that the table holds."""
         return self.table.stream
 
 

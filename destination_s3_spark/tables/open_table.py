@@ -75,11 +75,9 @@ class Layout:
         return f"{self.folder}state/{token}.parquet"
 
     def tombstone_key(self, token: str) -> str:
-        """Return the key of a file of deleted keys."""
         return f"{self.folder}tombstones/{token}.parquet"
 
     def version_key(self, history: int, kind: FileKind, token: str) -> str:
-        """Return the key of a file of a history."""
         return f"{self.histories}{history}/{kind.value}-{token}{ParquetOptions.extension}"
 
     def scratch_prefix(self, token: str) -> str:
@@ -142,7 +140,6 @@ class OpenTable:
 
     @property
     def schema(self) -> TableSchema:
-        """The table's columns."""
         return self.columns.schema
 
     def most_slice_bytes(self, budget_bytes: int) -> int:
@@ -192,7 +189,6 @@ class OpenTable:
             self.writer.ensure_schema(self.columns.recorded)
 
     def is_outdated(self, file: FileEntry) -> bool:
-        """Tell whether columns of the file have other types than the table has now."""
         return self.columns.is_outdated(file)
 
     def land_tasks(self, slices: Sequence[Slice], s3: S3Settings) -> list[LandTask]:
@@ -231,7 +227,6 @@ class OpenTable:
         return file.key.rpartition("/")[0] + "/" + key.rpartition("/")[2]
 
     def refuse(self, problem: str) -> ConfigError:
-        """Make the error that ends the sync because of this stream."""
         return refusal(self.stream, problem)
 
     def _targets(self, columns: FileColumns) -> tuple[Target, ...]:

@@ -95,7 +95,6 @@ class StreamTable:
 
     @property
     def deduplicated(self) -> bool:
-        """Whether the table has one row per key."""
         return is_deduplicated(self.stream)
 
     def before_this_sync(self) -> StreamTable | None:

@@ -130,7 +130,6 @@ class Events:
 
     @classmethod
     def of(cls, values: EventValues, columns: LogColumns) -> Events:
-        """Derive the events of a history."""
         history = values.history
         on_live, gone = history.on_live, history.gone
         operation = np.full(len(history.rows), -1, np.int8)

@@ -65,7 +65,6 @@ class Written:
         return self.records + self.replayed + self.barred
 
     def after_commit(self, result: CommitResult) -> Written:
-        """Return the totals with those of a commit of records."""
         return Written(
             self.records + result.rows,
             self.replayed + result.replayed,
@@ -78,7 +77,6 @@ class Written:
         )
 
     def after_rewrite(self, result: CommitResult) -> Written:
-        """Return the totals with those of a rewrite."""
         return dataclasses.replace(self, rewrites=self.rewrites + 1, files=self.files + result.files, bytes=self.bytes + result.bytes)
 
 
@@ -103,7 +101,6 @@ class Batch:
 
     @property
     def records(self) -> int:
-        """The number of records in the batch."""
         return sum(checkpoint.records for checkpoint in self.checkpoints)
 
     @property

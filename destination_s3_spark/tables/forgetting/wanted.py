@@ -94,7 +94,6 @@ class ByKeys:
     keys: frozenset[bytes]
 
     def mask(self, rows: pa.RecordBatch) -> pa.BooleanArray:
-        """Flag these rows among typed ones."""
         return is_one_of(key_column(rows, self.spec), self.keys)
 
 
@@ -106,7 +105,6 @@ class Either:
     other: ByValues
 
     def mask(self, rows: pa.RecordBatch) -> pa.BooleanArray:
-        """Flag these rows among typed ones."""
         return pc.or_(self.one.mask(rows), self.other.mask(rows))
 
 

@@ -38,7 +38,6 @@ class RankedRows:
     """Whether the row is the version that was valid before."""
 
     def take(self, places: Indices | Flags) -> RankedRows:
-        """Return some of the rows."""
         return RankedRows(*(getattr(self, field.name)[places] for field in fields(self)))
 
     @property

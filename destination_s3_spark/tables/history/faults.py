@@ -129,7 +129,6 @@ class _Faults:
             self._count("a row in the table, but no valid version", group, row & _is_live(rows, self.deleted_at) & (per_key[group] == 0))
 
     def told(self, number: int) -> Iterator[str]:
-        """Yield a line for each fault."""
         return (f"history {number}: {counted(keys, 'key')} with {what}" for what, keys in self.counts.items())
 
     def _count(self, what: str, group: Indices, flags: Flags) -> None:

@@ -61,7 +61,6 @@ class HistoryForm:
 
     @property
     def metadata(self) -> dict[str, str]:
-        """The metadata of objects."""
         return generation_metadata(self.generation_id)
 
     @property

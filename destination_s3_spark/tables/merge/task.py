@@ -208,7 +208,6 @@ class CompactTask:
 
 
 def sources_of(planned: PlannedRange, table: TableFormat) -> tuple[RowSource, ...]:
-    """List the sources of a planned range."""
     kind = FileKind.STATE if table.has_state else FileKind.FINAL
     return (
         *(RowSource(kind, file.key, file.size, first=file.first) for file in planned.table if not file.of_history),

@@ -61,8 +61,6 @@ class RowSource:
 
 
 class ReadsSources(Protocol):
-    """A task that reads sources."""
-
     @property
     def sources(self) -> Sequence[RowSource]: ...
 

@@ -108,7 +108,6 @@ class SortedFileWriter(ParquetFile):
         self._last = keys[-1].as_py()
 
     def close(self, metadata: Mapping[str, str] | None = None) -> WrittenFile:
-        """Write the buffered rows and the footer."""
         own = {
             FIRST_KEYS: json.dumps([key.hex() for key in self._first_keys]),
             LAST_KEY: self._last.hex(),
@@ -139,7 +138,6 @@ class RunFile(SortedFileWriter):
         self._next_offset += batch.num_rows
 
     def close(self, metadata: Mapping[str, str] | None = None) -> WrittenFile:
-        """Sort and write the rows."""
         rows = pa.Table.from_batches(self._waiting, self.schema)
         self._waiting.clear()
         rows = sorted_by_key(rows)

@@ -179,7 +179,6 @@ class PartitionedFiles(ExitStack):
         """Arrow memory of the rows."""
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Take over rows."""
         if not rows.num_rows:
             return
         for value, part in self.partitioning.split(rows):
@@ -188,7 +187,6 @@ class PartitionedFiles(ExitStack):
 
     @property
     def partitions(self) -> int:
-        """Number of partitions with rows."""
         return len(self._waiting)
 
     def stage_all(self) -> tuple[FileEntry, ...]:

@@ -22,7 +22,6 @@ class Replacement:
     adopted: int
 
     def __str__(self) -> str:
-        """Say both numbers of rows."""
         more = f" and those of {counted(self.adopted, 'file')} of an earlier connector" if self.adopted else ""
         return f"{counted(self.rows, 'row')} in place of {self.replaced:,}{more}"
 

@@ -34,11 +34,9 @@ class StoreFiles(FileIO):
         self._manifests: dict[str, bytes] = {}
 
     def new_input(self, location: str) -> StoreFile:
-        """Return the file at the location for reading."""
         return StoreFile(location, self)
 
     def new_output(self, location: str) -> StoreFile:
-        """Return the file at the location for writing."""
         return StoreFile(location, self)
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
@@ -57,7 +55,6 @@ class StoreFiles(FileIO):
 
     @property
     def store(self) -> ObjectStore:
-        """The connector's store."""
         found: Any = self.properties[STORE]
         store: ObjectStore = found
         return store
