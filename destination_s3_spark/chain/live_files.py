@@ -36,6 +36,14 @@ class LiveFiles(Struct, frozen=True):
         """Return the live files of these kinds, including those of a pending generation."""
         return tuple(file for file in self.files if file.kind in kinds)
 
+    def settled(self, *kinds: FileKind) -> tuple[FileEntry, ...]:
+        """Return the live files of these kinds without those of a pending generation."""
+        return tuple(file for file in self.of(*kinds) if not self.is_pending(file))
+
+    def landing(self, *kinds: FileKind) -> tuple[FileEntry, ...]:
+        """Return the live files of these kinds of the pending generation, or all of them if none is pending."""
+        return tuple(file for file in self.of(*kinds) if self.is_pending(file) == (self.pending is not None))
+
     def is_pending(self, file: FileEntry) -> bool:
         """Return whether the file belongs to the pending generation."""
         return self.pending is not None and file.offset is not None and file.offset >= self.pending.from_offset

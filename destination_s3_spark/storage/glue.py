@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from botocore.config import Config
@@ -38,11 +39,15 @@ def glue_client(settings: S3Settings) -> GlueClient:
 
 
 class GlueTables:
-    """The tables of all databases. Thread-safe. Every method raises GlueFailed."""
+    """The tables of all databases. Thread-safe. The first call makes the connection. Every method raises GlueFailed."""
 
     def __init__(self, settings: S3Settings) -> None:
+        self.settings = settings
+
+    @cached_property
+    def _client(self) -> Any:
         try:
-            self._client: Any = glue_client(settings)
+            return glue_client(self.settings)
         except SyncError as error:
             raise GlueFailed(error.message) from error
 

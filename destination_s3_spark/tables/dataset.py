@@ -127,7 +127,7 @@ def _parquet_files(live: LiveFiles, config: Config, folder: str) -> tuple[list[F
     instead.
     """
     adopted = [FileEntry(FileKind.ADOPTED, key, 0, 0) for key in live.adopted]
-    finals = [*adopted, *(file for file in live.of(FileKind.FINAL) if not live.is_pending(file))]
+    finals = [*adopted, *live.settled(FileKind.FINAL)]
     # Names of destination-s3 may lack the extension. Only the configured format then tells the format of a file.
     formats = {file.key: format_of(file.key) or chosen_format(config.format) for file in finals}
     others = {file.key for file in finals if not formats[file.key].sorted_rows}

@@ -122,7 +122,7 @@ def _remarks(chain: Chain, seen: Readable) -> Iterator[str]:
     if kept:
         files = counted(sum(len(one.keys) for one in kept), "replaced file")
         yield f"{files} stay for running queries (publish.keep_replaced_minutes), the last until {max(one.until for one in kept):%F %T} UTC"
-    raw = sum(file.rows for file in seen.live.of(FileKind.RAW) if not seen.live.is_pending(file))
+    raw = sum(file.rows for file in seen.live.settled(FileKind.RAW))
     if raw != seen.contents.came_in:
         yield f"the raw table has {raw:,} of the {seen.contents.came_in:,} records that came in"
 
@@ -179,8 +179,7 @@ def _row_problems(chain: Chain, seen: Readable) -> Iterator[str]:
     dropped = sum(file.rows for file in live.dropped)
     if not dropped and held != {kind: rows for kind, rows in totals.items() if rows}:
         yield f"the chain counts {held} rows by kind of file, its files have {dict(totals)}"
-    settled_rows = [file for file in live.of(FileKind.FINAL, FileKind.DELTA) if not live.is_pending(file)]
-    final = sum(file.rows for file in settled_rows)
+    final = sum(file.rows for file in live.settled(FileKind.FINAL, FileKind.DELTA))
     # Of a table whose rows were all deleted, only tombstones are left.
     rewritten = live.of(FileKind.FINAL, FileKind.DELTA, FileKind.TOMBSTONE)
     merged = any(file.sorted_by is not None or file.offset is None for file in rewritten)

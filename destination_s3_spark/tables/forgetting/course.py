@@ -263,7 +263,7 @@ class Forgetting:
 
         If none did, every record but these is forgotten: also those that a merge replaced, of which no file may tell.
         """
-        settled = [file for file in self.live.of(FileKind.FINAL, FileKind.DELTA, FileKind.TOMBSTONE) if not self.live.is_pending(file)]
+        settled = self.live.settled(FileKind.FINAL, FileKind.DELTA, FileKind.TOMBSTONE)
         lost = {self.finals[key].key if key in self.finals else key: rows for key, rows in self.found.items()}
         left = [(file, file.rows - lost.get(file.key, 0)) for file in settled if file.rows > lost.get(file.key, 0)]
         return None if any(file.sorted_by is not None or file.offset is None for file, _ in left) else left

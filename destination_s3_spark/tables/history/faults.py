@@ -52,7 +52,7 @@ def history_faults(store: ObjectStore, state: TableState, live: LiveFiles, keys:
     if form is None:
         return
     mark = state.contents.history
-    of_table = [file for file in live.of(FileKind.FINAL) if not live.is_pending(file)]
+    of_table = live.settled(FileKind.FINAL)
     for number in sorted({file.history or 0 for file in live.of(*HISTORY_KINDS)}):
         versions = [file for file in live.of(*HISTORY_KINDS) if file.history == number]
         goes_on = mark is not None and mark.number == number

@@ -71,7 +71,7 @@ def waiting_files(table: OpenTable, live: LiveFiles, form: TableFormat) -> list[
     if live.pending is None:
         return []
     kept = {file.key for file in table.kept.files}
-    shown = [file for file in live.of(FileKind.DELTA) if not live.is_pending(file) and file.key not in kept]
+    shown = [file for file in live.settled(FileKind.DELTA) if file.key not in kept]
     given_up = [file for file in live.dropped if file.kind is FileKind.DELTA]
     return [file for file in (*shown, *given_up) if fits(table, form, file)]
 

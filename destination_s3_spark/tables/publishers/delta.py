@@ -68,7 +68,6 @@ from destination_s3_spark.tables.publishers.publication import (
     recorded_partitioning,
     require_current_types,
     require_divided,
-    shown_files,
 )
 from destination_s3_spark.tables.rules import WAITING_PROPERTIES, MergeRule, waiting_properties
 
@@ -111,6 +110,11 @@ class _Mark(msgspec.Struct, frozen=True, rename="camel"):
     waiting: dict[str, str]
     checkpoint: int | None
 
+    @property
+    def text(self) -> str:
+        """The mark as the hint has it."""
+        return msgspec.json.encode(self).decode()
+
 
 @dataclass(frozen=True, slots=True)
 class _Target:
@@ -130,37 +134,25 @@ class _Target:
 class _Base:
     """The log's newest version, on which a commit builds. `adds`: the actions of its files, as far as they are known."""
 
-    version: int = -1
-    commit: str = ""
-    seen: int = 0
-    block: int = -1
-    time: int = -1
+    mark: _Mark
     paths: Set[str] = frozenset()
-    columns: str = ""
-    waiting: Mapping[str, str] = field(default_factory=dict)
-    checkpoint: int | None = None
     adds: Mapping[str, Add] = field(default_factory=dict)
 
     def is_newer_than(self, target: _Target) -> bool:
         """Return whether the log shows a later block. Another chain's block may have a higher number, but it is older."""
-        return self.block >= target.block and self.time >= target.time and (self.block, self.time) != (target.block, target.time)
+        block, time = self.mark.block, self.mark.time
+        return block >= target.block and time >= target.time and (block, time) != (target.block, target.time)
 
     def shows(self, target: _Target) -> bool:
         """Return whether a commit would change nothing, and the log covers the table's last data."""
-        same = self.paths == target.files.keys() and not self.missing(target) and self.columns == _columns(target.metadata)
-        same = same and self.waiting == _waiting(target.metadata)
-        return same and self.block >= target.last_data
+        same = self.paths == target.files.keys() and not self.missing(target) and self.mark.columns == _columns(target.metadata)
+        same = same and self.mark.waiting == _waiting(target.metadata)
+        return same and self.mark.block >= target.last_data
 
     def missing(self, target: _Target) -> list[str]:
         """Return the paths that a commit adds, in order. A file of another size is one of an earlier table in the same folder."""
         other = {path for path, add in self.adds.items() if path in target.files and not describes(add, target.files[path])}
         return sorted((target.files.keys() - self.paths) | other)
-
-    def mark(self) -> str:
-        digest = _digest(self.paths)
-        waiting = dict(self.waiting)
-        mark = _Mark(self.version, self.commit, self.seen, self.block, self.time, digest, self.columns, waiting, self.checkpoint)
-        return msgspec.json.encode(mark).decode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,17 +172,17 @@ class DeltaTable:
         self.require_fitting(store, state, live)
         target, log = self._target(state, live), DeltaLog(store, state.identity.final_root)
         base = self._marked(last, state)
-        if base is not None and base.columns != _columns(target.metadata):
+        if base is not None and base.mark.columns != _columns(target.metadata):
             base = None  # the statistics of all files change
-        if base is not None and (base.block, base.time) == (target.block, target.time) and base.shows(target):
-            return base.mark()  # this session has just published the same block
-        if base is not None and not (log.is_newest if base.shows(target) else log.holds)(base.version, base.commit):
+        if base is not None and (base.mark.block, base.mark.time) == (target.block, target.time) and base.shows(target):
+            return base.mark.text  # this session has just published the same block
+        if base is not None and not (log.is_newest if base.shows(target) else log.holds)(base.mark.version, base.mark.commit):
             base = None
         try:
             for _ in range(COMMIT_TRIES):
                 base = base or self._folded(log, state)
                 if base.is_newer_than(target) or base.shows(target):
-                    return base.mark()
+                    return base.mark.text
                 try:
                     return self._commit(log, store, state, target, base)
                 except VersionTaken:
@@ -258,13 +250,13 @@ class DeltaTable:
         paths = {file.key.removeprefix(state.identity.final_root) for file in _published_files(last.live)}
         if mark.files != _digest(paths) or mark.seen < _millis(self.clock() - MARK_TRUSTED):
             return None
-        return _Base(mark.version, mark.commit, mark.seen, mark.block, mark.time, paths, mark.columns, mark.waiting, mark.checkpoint)
+        return _Base(mark, paths)
 
     def _folded(self, log: DeltaLog, state: TableState) -> _Base:
         """Return the newest version by reading the log. Raises UnreadableLog. Raises NotPublished if the log is not the table's."""
         found = log.read()
         if found is None:
-            return _Base()
+            return _Base(_Mark(-1, "", 0, -1, -1, _digest(()), "", {}, None))
         txn = found.transactions.get(state.identity.table_id)
         if txn is None:
             raise NotPublished(
@@ -275,13 +267,13 @@ class DeltaTable:
             raise _damaged(state, "another program marked rows as deleted in it")
         adds = found.adds
         columns, waiting = _columns(found.metadata, found.protocol), _waiting(found.metadata)
-        seen = _millis(self.clock())
-        paths = adds.keys()
-        return _Base(found.version, found.commit, seen, txn.version, txn.last_updated, paths, columns, waiting, found.checkpoint, adds)
+        seen, files = _millis(self.clock()), _digest(adds)
+        mark = _Mark(found.version, found.commit, seen, txn.version, txn.last_updated, files, columns, waiting, found.checkpoint)
+        return _Base(mark, adds.keys(), adds)
 
     def _commit(self, log: DeltaLog, store: ObjectStore, state: TableState, target: _Target, base: _Base) -> str:
         """Create the next version and return its mark. Raises VersionTaken."""
-        now, version = self.clock(), base.version + 1
+        now, version = self.clock(), base.mark.version + 1
         new = {path: target.files[path] for path in base.missing(target)}
         adds = add_actions(store, new, target.columns, target.time, target.partitioning)
         gone = base.paths - target.files.keys()
@@ -293,19 +285,19 @@ class DeltaTable:
         header: list[Action] = [
             CommitInfo(_millis(now), "WRITE", {"mode": "Overwrite" if removed else "Append"}, "destination-s3-spark", str(uuid4()))
         ]
-        if columns != base.columns:
+        if columns != base.mark.columns:
             header += [PROTOCOL, target.metadata]
             adds |= with_columns((add for path, add in base.adds.items() if path in target.files and path not in new), target.columns)
             _warn_of_columns_left_out(state, target.left_out)
-        elif waiting != base.waiting:
+        elif waiting != base.mark.waiting:
             header.append(target.metadata)
         txn = Transaction(state.identity.table_id, target.block, target.time)
         body = encode_commit([*header, txn, *removed, *adds.values()])
         log.create(version, body)
 
-        checkpoint = base.checkpoint
+        checkpoint = base.mark.checkpoint
         # A checkpoint also keeps what takes effort to find out: facts from footers, and statistics with a later schema's columns.
-        costly = (version > 0 and columns != base.columns) or not all(map(is_described, new.values()))
+        costly = (version > 0 and columns != base.mark.columns) or not all(map(is_described, new.values()))
         if version - (checkpoint or 0) >= CHECKPOINT_EVERY or costly:
             earlier = base.adds or _adds_of_checkpoint(log, checkpoint)
             known = {path: add for path, add in earlier.items() if path in target.files and describes(add, target.files[path])} | adds
@@ -315,8 +307,8 @@ class DeltaTable:
             if version // CLEAN_UP_EVERY > (checkpoint or 0) // CLEAN_UP_EVERY:
                 log.clean_up(now)
             checkpoint = version
-        paths = target.files.keys()
-        return _Base(version, commit_hash(body), _millis(now), target.block, target.time, paths, columns, waiting, checkpoint).mark()
+        files = _digest(target.files)
+        return _Mark(version, commit_hash(body), _millis(now), target.block, target.time, files, columns, waiting, checkpoint).text
 
 
 def _of_tables(config: Config, tables: Sequence[ShownTable]) -> dict[ShownTable, DeltaTable]:
@@ -354,7 +346,7 @@ def _is_compaction(state: TableState, added: Set[str], gone: Set[str]) -> bool:
 def _published_files(live: LiveFiles) -> Iterable[FileEntry]:
     """Yield the files of the final table as readers see it. Of adopted files only the key is known."""
     yield from (FileEntry(FileKind.ADOPTED, key, 0, 0) for key in live.adopted)
-    yield from shown_files(live)
+    yield from live.settled(FileKind.FINAL)
 
 
 def _adds_of_checkpoint(log: DeltaLog, version: int | None) -> dict[str, Add]:

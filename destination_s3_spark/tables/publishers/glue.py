@@ -9,7 +9,6 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar
 from uuid import uuid4
 
@@ -24,7 +23,6 @@ from destination_s3_spark.storage.configured import s3_settings
 from destination_s3_spark.storage.glue import GlueChanged, GlueFailed, GlueTables
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.paths import PathTemplate
-from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.publishers.publication import (
     NotPublished,
@@ -90,22 +88,11 @@ _OWN_PARAMETERS = {"EXTERNAL", "classification", "table_type", "spark.sql.source
 """The parameters that definitions may have, so that a table that becomes another kind keeps none of the former kind."""
 
 
-class GlueCatalog:
-    """The connection that all tables share. It is made at first use."""
-
-    def __init__(self, settings: S3Settings) -> None:
-        self.settings = settings
-
-    @cached_property
-    def tables(self) -> GlueTables:
-        return GlueTables(self.settings)
-
-
 @dataclass(frozen=True, slots=True)
 class GlueTable:
     """Publisher of one table. `folder`: as `ShownTable.owner`. `rival`: another stream with the same name in the catalog."""
 
-    catalog: GlueCatalog
+    catalog: GlueTables
     identifier: tuple[str, str]
     folder: str
     define: Define = symlink_definition
@@ -155,13 +142,13 @@ class GlueTable:
         more = {**waiting, BLOCK: str(block)}
         found = self._found()
         if found is None:
-            self.catalog.tables.create(database, _with(wanted, more))
+            self.catalog.create(database, _with(wanted, more))
             return True
         known = {name: value for name, value in found["Parameters"].items() if name in WAITING_PROPERTIES}
         is_registered = _is_registered(found, wanted)
         if (is_registered and known == waiting) or int(found["Parameters"].get(BLOCK, "0")) > block:
             return False
-        self.catalog.tables.update(database, _with(_merged(found, wanted), more), str(found.get("VersionId", "")))
+        self.catalog.update(database, _with(_merged(found, wanted), more), str(found.get("VersionId", "")))
         return not is_registered
 
     def _warn_of_columns(self, columns: Columns) -> None:
@@ -178,7 +165,7 @@ class GlueTable:
                 f"Stream '{self.rival}' would have the same name {'.'.join(self.identifier)} in AWS Glue. Put ${{NAMESPACE}} into "
                 "publish.glue.database, or give the streams names that differ in more than signs and the case of letters."
             )
-        found = self.catalog.tables.get(*self.identifier)
+        found = self.catalog.get(*self.identifier)
         owner = None if found is None else found.get("Parameters", {}).get(OWNER)
         if found is not None and owner != self._owner:
             whose = "it was not made by this connector" if owner is None else f"it belongs to the table under '{owner}'"
@@ -256,7 +243,7 @@ def _of_tables(config: Config, tables: Sequence[ShownTable]) -> dict[ShownTable,
     if options is None or not _has_target(config):
         return {}
     define = delta_definition if config.publish.delta else symlink_definition
-    catalog = GlueCatalog(s3_settings(config))
+    catalog = GlueTables(s3_settings(config))
     names = {table: table_name(options.database, table.name) for table in tables if table.neighbour is None}
     rivals = rivals_of(names)
     return {table: GlueTable(catalog, name, table.owner, define, rivals.get(table), table.merge_rule) for table, name in names.items()}

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from msgspec.structs import replace
 
-from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.hint import PublishedMark
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.log import BlockTaken, Chain
@@ -360,11 +360,6 @@ def withdraw_delta_log(store: ObjectStore, state: TableState, root: str) -> With
     return Withdrawal.DONE
 
 
-def shown_files(live: LiveFiles) -> list[FileEntry]:
-    """List the final files that readers see, without adopted ones."""
-    return [file for file in live.of(FileKind.FINAL) if not live.is_pending(file)]
-
-
 def block_time(state: TableState) -> str:
     """Return the time of the chain's newest block, as publications record it."""
     return state.system_time.astimezone(UTC).isoformat(timespec="microseconds")
@@ -372,7 +367,7 @@ def block_time(state: TableState) -> str:
 
 def require_current_types(state: TableState, live: LiveFiles) -> None:
     """Raise NotPublished while files hold a column in an older type."""
-    if any((file.schema_id or 0) < state.types_since for file in shown_files(live)):
+    if any((file.schema_id or 0) < state.types_since for file in live.settled(FileKind.FINAL)):
         raise NotPublished(
             "Files with columns of an earlier type are live. The next sync that completes rewrites or replaces them; until then, readers "
             "keep the last published state."
@@ -404,7 +399,7 @@ def recorded_partitioning(state: TableState) -> Partitioning | None:
 def require_divided(state: TableState, live: LiveFiles) -> None:
     """Raise NotPublished unless all files have the table's partitioning. An earlier version of the connector writes files without it."""
     wanted = recorded_partitioning(state) is not None
-    other = next((file.key for file in shown_files(live) if (file.partition is not None) != wanted), None)
+    other = next((file.key for file in live.settled(FileKind.FINAL) if (file.partition is not None) != wanted), None)
     if other is not None or (wanted and live.adopted):
         raise NotPublished(
             f"'{other or live.adopted[0]}' was written by another version of the connector, which did not know the table's partitions. A "

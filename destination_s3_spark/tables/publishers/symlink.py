@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.hint import PublishedMark
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.state import TableState
@@ -27,7 +28,6 @@ from destination_s3_spark.tables.publishers.publication import (
     ShownTable,
     block_time,
     overlap_error,
-    shown_files,
 )
 from destination_s3_spark.tables.rules import MergeRule, waiting_properties
 
@@ -94,7 +94,7 @@ class SymlinkManifest:
 
 def published_keys(live: LiveFiles) -> list[str]:
     """List the keys of the final table's published and adopted files, sorted."""
-    return sorted([*live.adopted, *(file.key for file in shown_files(live))])
+    return sorted([*live.adopted, *(file.key for file in live.settled(FileKind.FINAL))])
 
 
 def _of_tables(config: Config, tables: Sequence[ShownTable]) -> dict[ShownTable, SymlinkManifest]:

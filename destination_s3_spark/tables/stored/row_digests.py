@@ -34,7 +34,7 @@ class DigestTask:
 
 def digested_files(live: LiveFiles) -> list[FileEntry]:
     """List the Parquet files with the rows of the final table: its final files, or the merge states if those have another format."""
-    final = [file for file in live.of(FileKind.FINAL) if file.key.endswith(ParquetOptions.extension) and not live.is_pending(file)]
+    final = [file for file in live.settled(FileKind.FINAL) if file.key.endswith(ParquetOptions.extension)]
     return final or list(live.of(FileKind.STATE))
 
 

@@ -32,15 +32,14 @@ def publish_deltas(table: OpenTable, resources: Resources) -> Update:
     If a generation is pending, its deltas and the kept rows replace the table. Otherwise all deltas are added to the table.
     """
     live = table.writer.live_files()
-    replaces = live.pending is not None
     kept = table.kept
-    deltas = [file for file in live.of(FileKind.DELTA) if live.is_pending(file) == replaces]
+    deltas = live.landing(FileKind.DELTA)
     old = _Parts.of(table, live, kept.files, kept.raw)
     new = _Parts.of(table, live, deltas, [file for file in live.of(FileKind.RAW) if live.is_pending(file)])
     written = yield from _rewritten(table, live, [*old.rewritten, *new.rewritten], resources, UnfitValues.NULL)
     files = sorted([*_copied(table, [*old.copied, *new.copied]), *written], key=lambda file: file.offset or 0)
     table.record_schema()
-    if replaces:
+    if live.pending is not None:
         return table.writer.replace(files, replaced_by_pending(live, kept, old.lasting), rows_kept=kept.rows)
     offset = max(((file.offset or 0) + file.rows - 1 for file in deltas), default=None)
     return table.writer.merge(files, [*deltas, *live.dropped], offset)
@@ -87,7 +86,7 @@ def retype_final_files(table: OpenTable, resources: Resources) -> Update:
 def rebuild_from_raw(table: OpenTable, resources: Resources) -> Update:
     """Rebuild an append table from its raw rows."""
     live = table.writer.live_files()
-    raw = [file for file in live.of(FileKind.RAW) if not live.is_pending(file)]
+    raw = live.settled(FileKind.RAW)
     written = yield from _rewritten(table, live, raw, resources, UnfitValues.REFUSE)
     lasting = {FileKind.RAW, *HISTORY_KINDS}
     removed = [*(file for file in live.files if file.kind not in lasting and not live.is_pending(file)), *live.dropped]

@@ -73,7 +73,7 @@ def _can_be_cast(table: OpenTable, file: FileEntry) -> bool:
 def raw_covers(table: OpenTable, live: LiveFiles) -> bool:
     """Tell whether the raw table has every row that landed in the table since it was last replaced."""
     state = table.writer.state
-    raw = [file for file in live.of(FileKind.RAW) if not live.is_pending(file)]
+    raw = live.settled(FileKind.RAW)
     return state is not None and not live.adopted and total_rows(raw) == state.contents.came_in
 
 
@@ -84,7 +84,7 @@ def raw_replays(table: OpenTable, live: LiveFiles) -> bool:
     """
     if not raw_covers(table, live):
         return False
-    raw = [file for file in live.of(FileKind.RAW) if not live.is_pending(file)]
+    raw = live.settled(FileKind.RAW)
     then = table.writer.schemas({file.schema_id for file in raw if file.schema_id is not None}).values()
     spec = table.spec
     now = None if spec is None else (sorted([field.source] for field in spec.key), [] if spec.cursor is None else [spec.cursor.source])
@@ -157,7 +157,7 @@ def merge_inputs(table: OpenTable, live: LiveFiles, form: TableFormat, s3: S3Set
     """Divide the files to merge into those in the table's current order, format and types, and those to sort first."""
     pending = live.pending is not None
     rows_kept = _kept_to_sort(table, live)
-    deltas = [*rows_kept.deltas, *(file for file in live.of(FileKind.DELTA) if live.is_pending(file) == pending)]
+    deltas = [*rows_kept.deltas, *live.landing(FileKind.DELTA)]
     pairs = [] if pending else list(pairs_of(live))
     kept = [pair for pair in pairs if fits(table, form, pair[0]) and _has_format(form, *pair)]
     others = [pair for pair in pairs if pair not in kept]
@@ -207,10 +207,9 @@ def _with_keys(table: OpenTable, inputs: MergeInputs) -> MergeInputs:
 
 def raw_inputs(table: OpenTable, live: LiveFiles, form: TableFormat, s3: S3Settings) -> MergeInputs:
     """Use all raw rows of the table as input, in place of all files made from them."""
-    raw = [file for file in live.of(FileKind.RAW) if not live.is_pending(file)]
+    raw = live.settled(FileKind.RAW)
     sources = _stored_for_merge(table, live, raw, UnfitValues.REFUSE, form, s3)
-    made = live.of(FileKind.FINAL, FileKind.STATE, FileKind.DELTA, FileKind.TOMBSTONE)
-    consumed = tuple(file for file in made if not live.is_pending(file))
+    consumed = live.settled(FileKind.FINAL, FileKind.STATE, FileKind.DELTA, FileKind.TOMBSTONE)
     return MergeInputs((), (), (), tuple(zip(raw, sources, strict=True)), consumed)
 
 

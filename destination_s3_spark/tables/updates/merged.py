@@ -327,5 +327,5 @@ def table_format(table: OpenTable, spec: KeySpec, live: LiveFiles, least_bytes: 
 
 def _file_bytes(table: OpenTable, live: LiveFiles, least_bytes: int) -> int:
     """Choose the size of final files: a small part of the table, so that a change of adjacent keys rewrites only that part."""
-    size = sum(file.bytes for file in live.of(FileKind.FINAL, FileKind.DELTA) if live.is_pending(file) == (live.pending is not None))
+    size = sum(file.bytes for file in live.landing(FileKind.FINAL, FileKind.DELTA))
     return min(table.rules.target_file_bytes, max(least_bytes, size // FILES_OF_A_TABLE))

@@ -37,9 +37,7 @@ def combine_waiting(table: OpenTable, live: LiveFiles, form: TableFormat, resour
     """Combine runs of a table if more than MOST_RUNS wait. Rows keep their arrivals, and every version of a key stays."""
     if live.pending is not None and not live.pending.complete:
         return None
-    replaces = live.pending is not None
-    waiting = [file for file in live.of(FileKind.DELTA) if live.is_pending(file) == replaces and fits(table, form, file)]
-    groups = list(runs_to_combine(waiting))
+    groups = list(runs_to_combine([file for file in live.landing(FileKind.DELTA) if fits(table, form, file)]))
     if not groups:
         return None
     known = with_keys([file for group in groups for file in group], table.writer.store, table.writer.map_files)

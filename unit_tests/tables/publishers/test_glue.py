@@ -14,11 +14,12 @@ import pytest
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.errors import ConfigError
+from destination_s3_spark.storage.glue import GlueTables
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.configured import rules
-from destination_s3_spark.tables.publishers.glue import GlueCatalog, GlueTable, delta_definition, symlink_definition
+from destination_s3_spark.tables.publishers.glue import GlueTable, delta_definition, symlink_definition
 from destination_s3_spark.tables.publishers.publication import publication_of
 from destination_s3_spark.tables.publishers.registry import check_publishers, publishers_of, require_publishable
 from destination_s3_spark.tables.publishers.symlink import SymlinkManifest
@@ -47,7 +48,7 @@ def table(make_table: Callable[..., Any], glue: Any) -> Any:
 
 
 def publisher(table: Any, database: str, **more: Any) -> GlueTable:
-    return GlueTable(GlueCatalog(table.settings), (database, "users"), table.table.folder, **more)
+    return GlueTable(GlueTables(table.settings), (database, "users"), table.table.folder, **more)
 
 
 def synced(table: Any, sync_id: int, shown: GlueTable, columns: Any = ID, schema_id: int = 0, **schema: object) -> Any:

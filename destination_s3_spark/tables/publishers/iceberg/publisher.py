@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,19 +11,20 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, ClassVar
 from uuid import uuid4
 
-from destination_s3_spark.chain.files import FileEntry
+from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.hint import PublishedMark
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.config.format_options import ParquetFormat
-from destination_s3_spark.config.iceberg_options import IcebergOptions, IcebergSql
+from destination_s3_spark.config.iceberg_options import IcebergOptions, IcebergRest, IcebergSql
 from destination_s3_spark.errors import ConfigError, SyncError
 from destination_s3_spark.formats.parquet import PARQUET
 from destination_s3_spark.formats.registry import format_of
 from destination_s3_spark.schema.arrow import arrow_type
 from destination_s3_spark.schema.encodings import DESTINATION_S3, ExtractedAtEncoding, has_time
 from destination_s3_spark.storage.configured import s3_settings
+from destination_s3_spark.storage.endpoint import check_endpoint, check_host, cloud_deployment
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.settings import S3Settings
@@ -38,7 +40,6 @@ from destination_s3_spark.tables.publishers.publication import (
     require_current_types,
     require_divided,
     rivals_of,
-    shown_files,
 )
 from destination_s3_spark.tables.publishers.sql_types import catalog_name
 from destination_s3_spark.tables.rules import MergeRule, waiting_properties
@@ -46,11 +47,6 @@ from destination_s3_spark.tables.rules import MergeRule, waiting_properties
 if TYPE_CHECKING:  # pyiceberg is an extra, and a second of start-up time
     from destination_s3_spark.tables.publishers.iceberg.catalogs import Connection
     from destination_s3_spark.tables.publishers.iceberg.table import Place
-
-import os
-
-from destination_s3_spark.config.iceberg_options import IcebergRest
-from destination_s3_spark.storage.endpoint import check_endpoint, check_host, cloud_deployment
 
 NO_NAMESPACE = "default"
 """The Iceberg namespace of streams without a namespace."""
@@ -99,7 +95,7 @@ class IcebergTable:
         if state.schema is not None:
             self._require_own_place()
             self.require_fitting(store, state, live)
-            files = {self._uri(file.key): file for file in shown_files(live)}
+            files = {self._uri(file.key): file for file in live.settled(FileKind.FINAL)}
             with self.catalog.connection.calls(store, self._metadata(state)) as catalog:
                 from destination_s3_spark.tables.publishers.iceberg import table  # noqa: PLC0415
 
@@ -135,7 +131,7 @@ class IcebergTable:
     def require_fitting(self, store: ObjectStore, state: TableState, live: LiveFiles) -> None:  # noqa: ARG002
         """Raise NotPublished if Iceberg's readers could not read the files."""
         if state.schema is not None:
-            _require_own_parquet(shown_files(live), live)
+            _require_own_parquet(live)
             require_current_types(state, live)
             require_divided(state, live)
             _require_readable_times(state)
@@ -179,13 +175,13 @@ def _of_tables(config: Config, tables: Sequence[ShownTable]) -> dict[ShownTable,
     }
 
 
-def _require_own_parquet(files: Iterable[FileEntry], live: LiveFiles) -> None:
+def _require_own_parquet(live: LiveFiles) -> None:
     if live.adopted:
         raise NotPublished(
             f"{len(live.adopted):,} live files come from destination-s3, whose timestamps in milliseconds Iceberg's readers misread. Run a "
             "refresh that removes the records: it replaces the files."
         )
-    other = next((file.key for file in files if format_of(file.key) is not PARQUET), None)
+    other = next((file.key for file in live.settled(FileKind.FINAL) if format_of(file.key) is not PARQUET), None)
     if other is not None:
         raise NotPublished(
             f"Live files of the table are not Parquet, for example '{other}'. Run a refresh that removes the records: it replaces them."
