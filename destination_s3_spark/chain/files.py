@@ -142,6 +142,10 @@ class FileEntry(Struct, frozen=True, rename="camel", omit_defaults=True):
         """The upload to complete or abort. Only for staged files and entries of data blocks, which always have an upload."""
         return StagedUpload(self.key, self.upload_id or "", self.part_etags, self.bytes)
 
+    def beside(self, key: str) -> str:
+        """Return the key with the folder of this file."""
+        return self.key.rpartition("/")[0] + "/" + key.rpartition("/")[2]
+
     def visible(self) -> FileEntry:
         """Return the entry of the same file after its upload is complete."""
         return replace(self, upload_id=None, part_etags=())

@@ -63,31 +63,6 @@ class Layout:
         raw = None if self.raw is None else replace(self.raw, encodings=encodings)
         return replace(self, final=final, raw=raw)
 
-    def raw_key(self, number: int, token: str) -> str:
-        return f"{self.folder}raw/{number}-{token}.parquet"
-
-    def delta_key(self, number: int, token: str, extension: str) -> str:
-        """Return the key of a file of rows that are not in the final table yet."""
-        return f"{self.folder}delta/{number}-{token}{extension}"
-
-    def state_key(self, token: str) -> str:
-        """Return the key of a merge state: the Parquet copy that the next merge reads instead of a final file of another format."""
-        return f"{self.folder}state/{token}.parquet"
-
-    def tombstone_key(self, token: str) -> str:
-        return f"{self.folder}tombstones/{token}.parquet"
-
-    def version_key(self, history: int, kind: FileKind, token: str) -> str:
-        return f"{self.histories}{history}/{kind.value}-{token}{ParquetOptions.extension}"
-
-    def scratch_prefix(self, token: str) -> str:
-        """Return the prefix of a task's temporary objects: rows being sorted for a merge. No block names them."""
-        return f"{self.folder}scratch/{token}/"
-
-    def scratch_key(self, token: str) -> str:
-        """Return the key of a task's only temporary object."""
-        return f"{self.folder}scratch/{token}{ParquetOptions.extension}"
-
 
 COMPRESSED_LINES = 2
 """Target sizes of lines in a slice whose file is compressed. Hardly any records become more than three quarters of their lines."""
@@ -212,39 +187,59 @@ class OpenTable:
         arrow = pa.schema([*META_FIELDS, *map(arrow_field, fields)])
         return replace(barred, plan=replace(plan, fields=fields, table_schema=arrow, values=Values.TYPED, key=()))
 
-    def final_key(self, token: str, extension: str | None = None) -> str:
+    def final_key(self, extension: str | None = None) -> str:
         """Make the key of the next final file. `extension` defaults to that of the table's format."""
-        return self._final_key(next(self._numbers), token, extension or self.layout.final.extension)
+        return self._final_key(next(self._numbers), extension or self.layout.final.extension)
 
-    def delta_key(self) -> str:
-        """Make the key of the next run."""
-        return self.layout.delta_key(next(self._numbers), self.writer.next_token(), ParquetOptions.extension)
+    def delta_key(self, extension: str = ParquetOptions.extension) -> str:
+        """Make the key of the next file of rows that are not in the final table yet."""
+        return self._landed_key("delta", next(self._numbers), extension)
 
     def key_beside(self, file: FileEntry) -> str:
         """Make the key of the next file of this file's kind, in the same folder."""
-        token = self.writer.next_token()
-        key = self.layout.raw_key(next(self._numbers), token) if file.kind is FileKind.RAW else self.final_key(token)
-        return file.key.rpartition("/")[0] + "/" + key.rpartition("/")[2]
+        raw = file.kind is FileKind.RAW
+        return file.beside(self._landed_key("raw", next(self._numbers), ParquetOptions.extension) if raw else self.final_key())
+
+    def state_key(self) -> str:
+        """Make the key of a merge state: the Parquet copy that the next merge reads instead of a final file of another format."""
+        return f"{self.layout.folder}state/{self.writer.next_token()}{ParquetOptions.extension}"
+
+    def tombstone_key(self) -> str:
+        """Make the key of a file of deleted keys."""
+        return f"{self.layout.folder}tombstones/{self.writer.next_token()}{ParquetOptions.extension}"
+
+    def version_key(self, history: int, kind: FileKind) -> str:
+        return f"{self.layout.histories}{history}/{kind.value}-{self.writer.next_token()}{ParquetOptions.extension}"
+
+    def scratch_prefix(self) -> str:
+        """Make the prefix of a task's temporary objects: rows being sorted for a merge. No block names them."""
+        return f"{self.layout.folder}scratch/{self.writer.next_token()}/"
+
+    def scratch_key(self) -> str:
+        """Make the key of a task's only temporary object."""
+        return f"{self.layout.folder}scratch/{self.writer.next_token()}{ParquetOptions.extension}"
 
     def refuse(self, problem: str) -> ConfigError:
         return refusal(self.stream, problem)
 
     def _targets(self, columns: FileColumns) -> tuple[Target, ...]:
         layout, number = self.layout, next(self._numbers)
-        token = self.writer.next_token()
         if self.spec is not None:
-            key = layout.delta_key(number, token, ParquetOptions.extension)
+            key = self._landed_key("delta", number, ParquetOptions.extension)
             targets = [Target(FileKind.DELTA, key, columns, ParquetOptions(), self.spec)]
         elif self.pending:
-            key = layout.delta_key(number, token, layout.final.extension)
+            key = self._landed_key("delta", number, layout.final.extension)
             targets = [Target(FileKind.DELTA, key, columns, layout.final, partitioning=self.partitioning)]
         else:
-            key = self._final_key(number, token, layout.final.extension)
+            key = self._final_key(number, layout.final.extension)
             targets = [Target(FileKind.FINAL, key, columns, layout.final, partitioning=self.partitioning)]
         if layout.raw is not None:
-            raw_key = layout.raw_key(number, self.writer.next_token())
+            raw_key = self._landed_key("raw", number, ParquetOptions.extension)
             targets.append(Target(FileKind.RAW, raw_key, FileColumns(self.stream.id, (), RAW_SCHEMA), layout.raw))
         return tuple(targets)
 
-    def _final_key(self, number: int, token: str, extension: str) -> str:
-        return self.layout.template.key(self.stream.id, extension, int(token), number, self.layout.root)
+    def _landed_key(self, folder: str, number: int, extension: str) -> str:
+        return f"{self.layout.folder}{folder}/{number}-{self.writer.next_token()}{extension}"
+
+    def _final_key(self, number: int, extension: str) -> str:
+        return self.layout.template.key(self.stream.id, extension, int(self.writer.next_token()), number, self.layout.root)

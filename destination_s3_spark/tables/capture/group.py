@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePath
 
 import numpy as np
 
@@ -122,7 +123,7 @@ class MergeLog:
         table = self._table
         keys = () if self.kind is LogKind.CHANGES else tuple(self._next_key() for _ in range(files))
         sources = tuple((field.name, field.source) for field in table.schema.fields)
-        token = table.writer.next_token()
+        scratch = table.scratch_prefix()
         return LogTask(
             kind=self.kind,
             images=self._images,
@@ -130,8 +131,8 @@ class MergeLog:
             plan=table.typed_plan if table.layout.of_text else None,
             sources=sources,
             keys=keys,
-            scratch=table.layout.scratch_prefix(token),
-            folder=None if self._folder is None else self._folder / token,
+            scratch=scratch,
+            folder=None if self._folder is None else self._folder / PurePath(scratch).name,
             file_bytes=file_bytes,
             span=self._span,
             event_bytes=self._event_bytes,

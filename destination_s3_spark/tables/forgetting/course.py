@@ -294,8 +294,8 @@ class Forgetting:
             return
         for state, rows in self._left():
             if state.key in self.finals:
-                final, key = self.finals[state.key], self.table.layout.state_key(self.table.writer.next_token())
-                new = FileKeys(self._key(final), _beside(state, key))
+                final = self.finals[state.key]
+                new = FileKeys(self._key(final), state.beside(self.table.state_key()))
                 yield PairTask(state, final, self.keys.keys, rows, new, self._form(), self.resources.task.s3)
 
     def _sorted_tasks(self) -> Iterator[SortedEraseTask]:
@@ -307,24 +307,19 @@ class Forgetting:
 
     def _key(self, file: FileEntry) -> str:
         """Make the key of the file that replaces another one."""
-        layout, token = self.table.layout, self.table.writer.next_token
         match file.kind:
             case FileKind.DELTA:
-                return _beside(file, self.table.delta_key().removesuffix(ParquetOptions.extension) + extension_of(file.key))
+                return file.beside(self.table.delta_key(extension_of(file.key)))
             case FileKind.TOMBSTONE:
-                return layout.tombstone_key(token())
+                return self.table.tombstone_key()
             case FileKind.CURRENT | FileKind.CLOSED:
-                return layout.version_key(file.history or 0, file.kind, token())
+                return self.table.version_key(file.history or 0, file.kind)
             case FileKind.ADOPTED:
-                return _beside(file, self.table.final_key(token(), extension_of(file.key)))
+                return file.beside(self.table.final_key(extension_of(file.key)))
             case FileKind.FINAL:
                 same = file.key not in {final.key for final in self.finals.values()}  # rendered again in today's form
-                return _beside(file, self.table.final_key(token(), extension_of(file.key) if same else None))
+                return file.beside(self.table.final_key(extension_of(file.key) if same else None))
         return self.table.key_beside(file)
-
-
-def _beside(file: FileEntry, key: str) -> str:
-    return file.key.rpartition("/")[0] + "/" + key.rpartition("/")[2]
 
 
 def referenced(forgetting: Forgetting, columns: Sequence[tuple[Field, ...]]) -> Steps[ReferencedValues]:

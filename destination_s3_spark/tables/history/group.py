@@ -128,7 +128,7 @@ class HistoryMerge:
             current=tuple(RowSource(FileKind.CURRENT, file.key, file.size, first=file.first) for file in planned.table if file.of_history),
             ended=tuple(_ended(self._closed_files, planned.low, planned.high)),
             notice=self._notice,
-            scratch=self._table.layout.scratch_key(self._table.writer.next_token()),
+            scratch=self._table.scratch_key(),
             alike=self._alike,
         )
 
@@ -223,7 +223,6 @@ class HistoryMerge:
     def _task(
         self, planned: PlannedRange, row_bytes: float, current: Sequence[FileEntry], runs: Sequence[FileEntry], places: dict[str, int]
     ) -> HistoryTask:
-        table, writer = self._table, self._table.writer
         own = {file.key for file in planned.table}
         read = [*runs, *(rows for rows, _ in self._inputs.table), *self._inputs.tombstones, *(one for one in current if one.key in own)]
         expected = planned.rows * row_bytes
@@ -238,13 +237,13 @@ class HistoryMerge:
             notice=self._notice,
             may_stay=self._mode is not Mode.BEGIN and all(places[file.key] == 1 for file in planned.table),
             keys=tuple(self._key(FileKind.CURRENT) for _ in range(2 * files + 1)),
-            scratch=table.layout.scratch_key(writer.next_token()),
+            scratch=self._table.scratch_key(),
             file_bytes=full_bytes(expected, self._sizes.target_file_bytes),
             resources=self._resources.task,
         )
 
     def _key(self, kind: FileKind) -> str:
-        return self._table.layout.version_key(self._mark.number, kind, self._table.writer.next_token())
+        return self._table.version_key(self._mark.number, kind)
 
     def _check_complete(self, runs: Sequence[FileEntry], tasks: Sequence[HistoryTask], done: Sequence[VersionedRange]) -> None:
         versions = {source.key for task in tasks for source in task.sources if source.kind is FileKind.CURRENT}

@@ -109,7 +109,7 @@ def _rewritten(
 
 def _keys(table: OpenTable, source: Stored) -> tuple[str, ...]:
     rounds = 1 if table.partitioning is None else 1 + source.file.bytes * ARROW_BYTES_PER_FILE_BYTE // WAITING_BYTES
-    return tuple(table.final_key(table.writer.next_token()) for _ in range(rounds))
+    return tuple(table.final_key() for _ in range(rounds))
 
 
 def _in_order(made: Sequence[FileEntry], source: FileEntry) -> Iterator[FileEntry]:
@@ -127,7 +127,7 @@ def _copied(table: OpenTable, deltas: Sequence[FileEntry]) -> list[FileEntry]:
         return file.copied(upload, FileKind.FINAL)
 
     def final_key(file: FileEntry) -> str:
-        key = table.final_key(table.writer.next_token(), extension_of(file.key))
+        key = table.final_key(extension_of(file.key))
         return key if table.partitioning is None or file.partition is None else key_in(key, table.partitioning.folder(file.partition))
 
     keys = {file.key: final_key(file) for file in deltas}

@@ -104,7 +104,7 @@ class Merge:
         waiting = waiting_files(self.table, self.live, self.form) if between else []
         log = self._log(compared, waiting)
         runs = yield from self._runs(every_version=log is not None or history is not None)
-        waited, scratch = yield from waiting_runs(self.table, waiting, self.form, self._next_scratch, self.resources.task)
+        waited, scratch = yield from waiting_runs(self.table, waiting, self.form, self.table.scratch_prefix, self.resources.task)
         self._scratch += scratch
         plan = self._plan(runs)
         tasks = list(self._tasks(plan, log, compared, waited, history))
@@ -168,7 +168,7 @@ class Merge:
         found = list(inputs.runs)
         if inputs.unsorted:
             payload, spec, task = self.form.form.payload, self.form.spec, self.resources.task
-            tasks = [SortTask(source, payload, spec, self._next_scratch(), task) for _, source in inputs.unsorted]
+            tasks = [SortTask(source, payload, spec, self.table.scratch_prefix(), task) for _, source in inputs.unsorted]
             done = yield from Work(sort_rows, tasks, lambda task: task.stored.file.bytes).results()
             for (file, _), runs in zip(inputs.unsorted, done, strict=True):
                 # Rows of final files get arrivals that win ties with landed rows.
@@ -176,12 +176,9 @@ class Merge:
                 earlier = of_table if file.kind in (FileKind.FINAL, FileKind.STATE) else 0
                 found += (msgspec.structs.replace(run, offset=earlier + (file.offset or 0)) for run in runs)
                 self._scratch += (run.key for run in runs)
-        few = yield from combined(found, self.form.form, self._next_scratch, self.resources.task, every_version=every_version)
+        few = yield from combined(found, self.form.form, self.table.scratch_prefix, self.resources.task, every_version=every_version)
         self._scratch += few.scratch
         return few.runs
-
-    def _next_scratch(self) -> str:
-        return self.table.layout.scratch_prefix(self.table.writer.next_token())
 
     def _plan(self, runs: Sequence[FileEntry]) -> MergePlan:
         form, task = self.form, self.resources.task
@@ -237,14 +234,14 @@ class Merge:
             position += deletions
 
     def _task(self, planned: PlannedRange, row_bytes: float, log: MergeLog | None, history: HistoryMerge | None) -> MergeTask:
-        writer, layout, form = self.table.writer, self.table.layout, self.form
+        form = self.form
         expected = planned.rows * row_bytes
         # Rows may be larger than estimated and then need further files.
         files = file_count(max(expected, planned.bytes), form.target_file_bytes)
         keys = tuple(
             FileKeys(
-                self.table.final_key(writer.next_token()),
-                layout.state_key(writer.next_token()) if form.has_state else None,
+                self.table.final_key(),
+                self.table.state_key() if form.has_state else None,
                 None if history is None else history.version_key(),
             )
             for _ in range(2 * files + 1)
@@ -255,7 +252,7 @@ class Merge:
             sources=sources_of(planned, form),
             table=form,
             keys=keys,
-            tombstone_key=layout.tombstone_key(writer.next_token()),
+            tombstone_key=self.table.tombstone_key(),
             file_bytes=full_bytes(expected, form.target_file_bytes),
             row_bytes=row_bytes,
             resources=self.resources.task,
@@ -281,7 +278,7 @@ class Merge:
         if len(found) <= self.resources.most_tombstone_files:
             return []
         sources = tuple(RowSource(FileKind.TOMBSTONE, file.key, file.bytes) for file in found)
-        key = self.table.layout.tombstone_key(self.table.writer.next_token())
+        key = self.table.tombstone_key()
         return (yield from Work(compact_tombstones, [CompactTask(sources, self.form, key, self.resources.task)], bytes_read).results())
 
     def _logged(self, log: MergeLog | None, plan: MergePlan, ranges: Sequence[MergedRange]) -> Steps[LogGroup]:

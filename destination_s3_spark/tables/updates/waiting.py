@@ -46,13 +46,8 @@ def combine_waiting(table: OpenTable, live: LiveFiles, form: TableFormat, resour
     made: list[FileEntry] = []
     scratch: list[str] = []
     for group in groups:
-        few = yield from combined(
-            [entries[file.key] for file in group],
-            form.form,
-            lambda: table.layout.scratch_prefix(table.writer.next_token()),
-            resources.task,
-            every_version=True,
-        )
+        runs = [entries[file.key] for file in group]
+        few = yield from combined(runs, form.form, table.scratch_prefix, resources.task, every_version=True)
         scratch += few.scratch
         made += yield from _combined(table, group, few.runs, form, resources)
     result = table.writer.compact(made, [file for group in groups for file in group])
