@@ -34,7 +34,7 @@ from destination_s3_spark.tables.capture.group import RenderTask, SnapshotTask
 from destination_s3_spark.tables.compaction.groups import LEAST_FILES
 from destination_s3_spark.tables.compaction.join import JoinTask
 from destination_s3_spark.tables.factory import TableFactory
-from destination_s3_spark.tables.forgetting.erasure import CopyTask, LinesTask, PairTask, SortedEraseTask
+from destination_s3_spark.tables.forgetting.erasure import EraseTask, PairTask, SortedEraseTask
 from destination_s3_spark.tables.forgetting.log_search import LogPlacesTask, LogSearchTask, LogValuesTask, RedactTask
 from destination_s3_spark.tables.forgetting.search import CollectTask, SearchTask, SortedSearchTask
 from destination_s3_spark.tables.forgetting.wanted import Subject
@@ -174,16 +174,16 @@ CASES = {
     "ended versions": Case(ClosingTask, [Step([1, 2], DEDUP, options=VERSIONED)], Step([3], DEDUP, deleted=[1], options=VERSIONED), [2, 3]),
     "search": Case(SearchTask, [Step([1, 2])], Step([3]), [1, 2, 3], command=forget_two),
     "search of sorted files": Case(SortedSearchTask, [Step([1, 2], DEDUP)], Step([3], DEDUP), [1, 2, 3], command=forget_two),
-    "erasure": Case(CopyTask, [Step([1, 2])], Step([3]), [1, 2, 3], command=forget_two),
+    "erasure": Case(EraseTask, [Step([1, 2])], Step([3]), [1, 2, 3], command=forget_two),
     "erasure from sorted files": Case(SortedEraseTask, [Step(range(150), DEDUP)], Step([7], DEDUP), range(150), command=forget_two),
     "erasure from the versions of another type": Case(
-        CopyTask,
+        EraseTask,
         [Step([1, 2], DEDUP, note="integer", options=VERSIONED), Step([3], DEDUP, options=VERSIONED_REWRITING)],
         Step([4], DEDUP, options=VERSIONED_REWRITING),
         [1, 2, 3, 4],
         command=forget_two,
     ),
-    "erasure of lines": Case(LinesTask, [Step([1, 2], options=TEXT)], Step([3], options=TEXT), [1, 2, 3], command=forget_two),
+    "erasure of lines": Case(EraseTask, [Step([1, 2], options=TEXT)], Step([3], options=TEXT), [1, 2, 3], command=forget_two),
     "erasure from merge states": Case(
         PairTask, [Step([1, 2], DEDUP, options=TEXT)], Step([3], DEDUP, options=TEXT), [1, 2, 3], command=forget_two
     ),

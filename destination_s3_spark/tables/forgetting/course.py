@@ -27,16 +27,7 @@ from destination_s3_spark.tables.commit.batch import ForgottenRows
 from destination_s3_spark.tables.commit.generation import generation_of
 from destination_s3_spark.tables.configured import RAW_PARQUET
 from destination_s3_spark.tables.forgetting.change_log import LogForgetting
-from destination_s3_spark.tables.forgetting.erasure import (
-    CopyTask,
-    LinesTask,
-    PairTask,
-    SortedEraseTask,
-    copy,
-    erase_lines,
-    erase_pair,
-    erase_sorted,
-)
+from destination_s3_spark.tables.forgetting.erasure import EraseTask, PairTask, SortedEraseTask, erase, erase_pair, erase_sorted
 from destination_s3_spark.tables.forgetting.search import (
     CollectTask,
     Found,
@@ -232,9 +223,7 @@ class Forgetting:
     def erased(self) -> Update:
         """Stage the files without the rows, and exchange them for those with the rows in one block. The table must be open."""
         made: list[FileEntry] = []
-        copies, lines = self._whole_tasks()
-        made += yield from Work(copy, copies, lambda task: task.stored.file.bytes).results()
-        made += yield from Work(erase_lines, lines, lambda task: task.stored.file.bytes).results()
+        made += yield from Work(erase, list(self._whole_tasks()), lambda task: task.stored.file.bytes).results()
         pairs = yield from Work(erase_pair, list(self._pairs()), lambda task: task.state.bytes + task.final.bytes).results()
         made += (file for pair in pairs for file in pair)
         made += yield from Work(erase_sorted, list(self._sorted_tasks()), lambda task: task.file.bytes).results()
@@ -274,20 +263,15 @@ class Forgetting:
             if file.rows > self.found[file.key]:
                 yield file, file.rows - self.found[file.key]
 
-    def _whole_tasks(self) -> tuple[list[CopyTask], list[LinesTask]]:
-        """Make the tasks for files that are read whole: of Parquet, and of text and Avro."""
-        layout, s3 = self.table.layout, self.resources.task.s3
-        copies, lines = list[CopyTask](), list[LinesTask]()
+    def _whole_tasks(self) -> Iterator[EraseTask]:
+        """Make the tasks for files that are read whole."""
+        layout = self.table.layout
         final = layout.final if isinstance(layout.final, ParquetOptions) else ParquetOptions()
         left = [(file, rows) for file, rows in self._left() if not self._is_sorted(file)]
         for stored, (file, rows) in zip(self.stored([file for file, _ in left]), left, strict=True):
             wanted = self.meant(file) or self.wanted
-            if isinstance(stored, StoredLines):
-                lines.append(LinesTask(stored, wanted, rows, self._key(file), s3))
-            else:
-                options = layout.raw or RAW_PARQUET if file.kind is FileKind.RAW else final
-                copies.append(CopyTask(stored, wanted, rows, self._key(file), options, s3))
-        return copies, lines
+            options = layout.raw or RAW_PARQUET if file.kind is FileKind.RAW else final
+            yield EraseTask(stored, wanted, rows, self._key(file), options, self.resources.task.s3)
 
     def _pairs(self) -> Iterator[PairTask]:
         if self.keys is None:

@@ -1,4 +1,4 @@
-"""Files without the rows to forget, in the form of the files that they replace. Spark tasks run the four functions."""
+"""Files without the rows to forget, in the form of the files that they replace. Spark tasks run the three functions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from destination_s3_spark.tables.runs.keys import KEY
 from destination_s3_spark.tables.runs.sorted_file import MergeForm, SortedFile, SortedFileWriter
 from destination_s3_spark.tables.runs.table_format import MERGED_PIECE_BYTES, FileKeys, TableFormat, run_file
 from destination_s3_spark.tables.staged.staged_file import StagedFile, batches_of
-from destination_s3_spark.tables.stored.foreign import StoredForeign, StoredLines
+from destination_s3_spark.tables.stored.foreign import Source, StoredForeign, StoredLines
 from destination_s3_spark.tables.stored.rewrite import Stored
 
 
@@ -51,10 +51,13 @@ def erase_sorted(task: SortedEraseTask) -> FileEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class CopyTask:
-    """A Parquet file that no merge of today reads, such as a raw one, and the key of its replacement, which has `rows` rows."""
+class EraseTask:
+    """A file that no merge of today reads, such as a raw one, and the key of the file that replaces it, which has `rows` rows.
 
-    stored: Stored | StoredForeign
+    `options`: those of a Parquet file.
+    """
+
+    stored: Source
     wanted: Wanted | Either
     rows: int
     key: str
@@ -62,13 +65,19 @@ class CopyTask:
     s3: S3Settings
 
 
-def copy(task: CopyTask) -> FileEntry:
-    """Stage the file with the columns and types that it has. Raises as `erase_sorted`."""
-    file = task.stored.file
+def erase(task: EraseTask) -> FileEntry:
+    """Stage the file. Raises as `erase_sorted`."""
+    with present(task.stored.file.key, task.s3):
+        return _lines(task, task.stored) if isinstance(task.stored, StoredLines) else _columns(task, task.stored)
+
+
+def _columns(task: EraseTask, stored: Stored | StoredForeign) -> FileEntry:
+    """Stage a Parquet file with the columns and types that it has."""
+    file = stored.file
     sink = StagedFileSink(task.s3, task.key, _metadata(file))
-    with present(file.key, task.s3), ExitStack() as stack:
+    with ExitStack() as stack:
         left: StagedFile[pa.RecordBatch] | None = None
-        for rows, typed in task.stored.copies(task.s3):
+        for rows, typed in stored.copies(task.s3):
             left = left or stack.enter_context(StagedFile(file.kind, sink, task.options.as_stored(sink, rows.schema), file.partition))
             left.write(rows.filter(pc.invert(task.wanted.mask(typed))))
         if left is None:
@@ -76,24 +85,13 @@ def copy(task: CopyTask) -> FileEntry:
         return _in_place_of(file, left, task.rows, file.schema_id)  # its rows are typed as they were under their schema
 
 
-@dataclass(frozen=True, slots=True)
-class LinesTask:
-    """A final file of text or Avro of an append table, and the key of the one that replaces it, which has `rows` rows."""
-
-    stored: StoredLines
-    wanted: Wanted | Either
-    rows: int
-    key: str
-    s3: S3Settings
-
-
-def erase_lines(task: LinesTask) -> FileEntry:
-    """Stage the file. All other rows keep their bytes. Raises as `erase_sorted`."""
-    file = task.stored.file
+def _lines(task: EraseTask, stored: StoredLines) -> FileEntry:
+    """Stage a file of text or Avro. All other rows keep their bytes."""
+    file = stored.file
     sink = StagedFileSink(task.s3, task.key, _metadata(file))
-    kept = task.stored.text.open_kept(sink)
-    with present(file.key, task.s3), StagedFile(file.kind, sink, kept, file.partition) as left:
-        for lines in task.stored.lines(task.s3):
+    kept = stored.text.open_kept(sink)
+    with StagedFile(file.kind, sink, kept, file.partition) as left:
+        for lines in stored.lines(task.s3):
             kept.write_header(lines.header)
             stays = pc.invert(task.wanted.mask(lines.typed)).to_pylist()
             left.write(row for row, stay in zip(lines.rows, stays, strict=True) if stay)

@@ -18,6 +18,7 @@ from destination_s3_spark.schema.encodings import DESTINATION_S3
 from destination_s3_spark.schema.schema_event import from_event
 from destination_s3_spark.storage.table_paths import ICEBERG_FOLDER
 from destination_s3_spark.tables.open_table import OpenTable
+from destination_s3_spark.tables.publishers.iceberg.publisher import IcebergTable
 from destination_s3_spark.tables.publishers.publication import HISTORY_SUFFIX
 from destination_s3_spark.tables.runs.keys import KeySpec
 from destination_s3_spark.tables.stream_table import StreamTable
@@ -26,8 +27,6 @@ from destination_s3_spark.tables.updates.inputs import pairs_of
 SEARCHED = frozenset({FileKind.FINAL, FileKind.RAW, FileKind.DELTA, FileKind.TOMBSTONE, FileKind.STATE, *HISTORY_KINDS})
 """Kinds of files in which rows are looked for. A table that has others is refused."""
 REFRESH = "Nothing was changed. A refresh that removes the records, once they are gone in the source, replaces all of it."
-ICEBERG_PUBLISHER = "iceberg"
-"""The name of the publisher of Iceberg tables."""
 
 
 def recorded_table(closed: StreamTable) -> OpenTable:
@@ -97,7 +96,7 @@ def has_metadata(table: OpenTable, state: TableState) -> bool:
     """
     found = [_has_delta_log(table, state, root) for root in (table.layout.root, table.layout.histories)]
     shown = {publisher.name for publisher in table.writer.publishers}
-    for root, name in ((table.layout.root, ICEBERG_PUBLISHER), (table.layout.histories, ICEBERG_PUBLISHER + HISTORY_SUFFIX)):
+    for root, name in ((table.layout.root, IcebergTable.name), (table.layout.histories, IcebergTable.name + HISTORY_SUFFIX)):
         folder = f"{root}{ICEBERG_FOLDER}"
         has_iceberg = next(iter(table.writer.store.list(folder)), None) is not None
         if has_iceberg and name not in shown:

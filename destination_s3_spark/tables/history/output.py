@@ -131,8 +131,7 @@ class _ValidVersions:
         self._portions = portions
         self._rows = schema.empty_table()
         self._has_more = True
-        self.taken = 0
-        """Number of versions taken."""
+        self.taken = 0  # versions
 
     def until(self, last: bytes) -> pa.Table:
         """Take the versions up to and including this key."""

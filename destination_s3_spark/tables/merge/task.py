@@ -182,15 +182,12 @@ class MergeTask:
 
 @dataclass(frozen=True, slots=True)
 class MergedRange:
-    """The staged output of a merge task."""
+    """The staged output of a merge task. `run_rows` and `table_rows`: the numbers of rows read from runs and from the table."""
 
     files: tuple[FileEntry, ...]
     run_rows: int
-    """The number of rows read from runs."""
     table_rows: int
-    """The number of rows read from the table."""
     seconds: float
-    """The time that the task took."""
     kept: int
     """The number of rows written that a refresh lacks."""
     logged: LoggedRange | None = None

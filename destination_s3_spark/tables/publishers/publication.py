@@ -48,7 +48,6 @@ MOST_ATTEMPTS = 8
 logger = logging.getLogger(__name__)
 users_logger = logging.getLogger("airbyte")
 DELTA_PUBLISHER = "delta"
-"""The name of the publisher of Delta tables."""
 HISTORY_SUFFIX = "_history"
 """What is added to the name of a table for its history, and to the name of a publisher for the one that shows histories."""
 

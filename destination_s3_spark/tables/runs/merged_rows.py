@@ -101,8 +101,7 @@ class RowStream:
         self._ahead: Future[pa.Table | None] | None = None
         self._rows: pa.Table | None = None
         self._portion = 0
-        self.taken = 0
-        """Number of rows taken."""
+        self.taken = 0  # rows
 
     def start(self) -> None:
         self._ahead = self._pool.submit(next, self._portions, None)
