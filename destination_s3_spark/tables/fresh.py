@@ -30,7 +30,6 @@ from destination_s3_spark.tables.merge.refresh import arrived_before, compared_f
 from destination_s3_spark.tables.merge.scratch_runs import PORTIONS
 from destination_s3_spark.tables.merge.task import sources_of
 from destination_s3_spark.tables.open_table import OpenTable
-from destination_s3_spark.tables.runs.footers import with_keys
 from destination_s3_spark.tables.runs.keys import DELETED, KeySpec
 from destination_s3_spark.tables.runs.merged_rows import ROUNDS_SHARE, RowStream, complete_rows, merged_rows, row_streams
 from destination_s3_spark.tables.runs.refreshed import Refresh, RefreshComparison
@@ -194,7 +193,7 @@ class MergeOnRead:
         found = cls(opened, spec, form, live, TaskResources(s3, BUDGET_BYTES))
         if compared is None or not compared.keeps:
             return found
-        waiting = arrived_before(with_keys(waiting_files(opened, everything, form), table.writer.store, table.writer.map_files))
+        waiting = arrived_before(opened.with_keys(waiting_files(opened, everything, form)))
         files = (*compared.rows, *compared.tombstones, *waiting)
         return replace(found, replaced=files, refresh=refresh_of(opened, compared))
 

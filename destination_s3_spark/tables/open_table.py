@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
@@ -32,6 +32,7 @@ from destination_s3_spark.tables.landing.barred import Barred
 from destination_s3_spark.tables.landing.land import LandTask, Target
 from destination_s3_spark.tables.landing.slices import Slice
 from destination_s3_spark.tables.rules import Rules
+from destination_s3_spark.tables.runs.footers import with_keys
 from destination_s3_spark.tables.runs.keys import KeySpec
 
 
@@ -157,6 +158,12 @@ class OpenTable:
     def schemas(self, ids: Collection[int]) -> dict[int, TableSchema]:
         """Return the table's schemas with these ids from the chain. The current schema takes no request."""
         return {schema_id: from_event(payload) for schema_id, payload in self.writer.schemas(ids).items()}
+
+    def with_keys(self, files: Iterable[FileEntry]) -> list[FileEntry]:
+        """Return the files with the bounds of their keys, as `footers.with_keys`, and keep these for the session and the hint."""
+        found = with_keys(files, self.writer.store, self.writer.map_files)
+        self.writer.learn(found)
+        return found
 
     def record_schema(self) -> None:
         """Record the columns in the chain, unless it already has them."""

@@ -41,7 +41,6 @@ from destination_s3_spark.tables.forgetting.search import (
 from destination_s3_spark.tables.forgetting.wanted import ByKeys, Either, Wanted
 from destination_s3_spark.tables.merge.task import form_of_deletions
 from destination_s3_spark.tables.open_table import OpenTable
-from destination_s3_spark.tables.runs.footers import with_keys
 from destination_s3_spark.tables.runs.keys import KeySpec, keys_of, lower, upper
 from destination_s3_spark.tables.runs.sorted_file import MergeForm
 from destination_s3_spark.tables.runs.table_format import FileKeys, TableFormat
@@ -181,7 +180,7 @@ class Forgetting:
             return {}
         s3, form = self.resources.task.s3, self._form()
         having = [file for file in self.read if file.rows and self._is_sorted(file)]
-        known = with_keys(having, self.table.writer.store, self.table.writer.map_files)
+        known = self.table.with_keys(having)
         keys = sorted(wanted.keys)
         within = {file.key: keys[bisect_left(keys, lower(keys_of(file))) : bisect_right(keys, upper(keys_of(file)))] for file in known}
         near = [file for file in known if within[file.key]]

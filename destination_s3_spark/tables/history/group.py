@@ -36,7 +36,6 @@ from destination_s3_spark.tables.merge.refresh import noticed, sources_within
 from destination_s3_spark.tables.merge.replaced_files import clusters_of
 from destination_s3_spark.tables.merge.task import MergedRange
 from destination_s3_spark.tables.open_table import OpenTable
-from destination_s3_spark.tables.runs.footers import with_keys
 from destination_s3_spark.tables.runs.keys import keys_of, lower, upper
 from destination_s3_spark.tables.runs.merged_rows import RowSource, bytes_read
 from destination_s3_spark.tables.runs.table_format import TableFormat
@@ -188,10 +187,7 @@ class HistoryMerge:
         return mark, Mode.COMPARE if pending or rewrites else Mode.MERGE
 
     def _of(self, kind: FileKind) -> list[FileEntry]:
-        found = [file for file in self._live if file.kind is kind and file.history == self._mark.number]
-        known = with_keys(found, self._table.writer.store, self._table.writer.map_files)
-        self._table.writer.learn(known)
-        return known
+        return self._table.with_keys(file for file in self._live if file.kind is kind and file.history == self._mark.number)
 
     def _tasks(self, runs: Sequence[FileEntry]) -> tuple[list[HistoryTask], list[FileEntry]]:
         current = self._of(FileKind.CURRENT)

@@ -13,7 +13,6 @@ from destination_s3_spark.chain.state import Contents
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.tables.merge.scratch_runs import combined
 from destination_s3_spark.tables.open_table import OpenTable
-from destination_s3_spark.tables.runs.footers import with_keys
 from destination_s3_spark.tables.runs.keys import keys_of, lower, upper
 from destination_s3_spark.tables.runs.merged_rows import RowSource
 from destination_s3_spark.tables.runs.refreshed import Notice, Refresh, micros
@@ -58,8 +57,7 @@ def compared_files(table: OpenTable, live: LiveFiles, form: TableFormat, unsorte
         return None
     order = form.spec.of_deletions.fingerprint
     buried = [file for file in live.of(FileKind.TOMBSTONE) if file.sorted_by == order]
-    found = with_keys([*rows, *buried], table.writer.store, table.writer.map_files)
-    table.writer.learn(found)
+    found = table.with_keys([*rows, *buried])
     return ComparedFiles(tuple(found[: len(rows)]), tuple(found[len(rows) :]), logs, keeps)
 
 
@@ -82,8 +80,7 @@ def waiting_runs(
     """Return the runs that a generation replaces, as `arrived_before`, and the scratch objects among them."""
     if not waiting:
         return (), ()
-    found = with_keys(waiting, table.writer.store, table.writer.map_files)
-    few = yield from combined(found, form.form, next_scratch, resources, every_version=True)
+    few = yield from combined(table.with_keys(waiting), form.form, next_scratch, resources, every_version=True)
     return arrived_before(few.runs), few.scratch
 
 

@@ -21,7 +21,6 @@ from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.columns.row_plan import control_plan
 from destination_s3_spark.tables.commit.generation import NOTHING, Kept
 from destination_s3_spark.tables.open_table import OpenTable
-from destination_s3_spark.tables.runs.footers import with_keys
 from destination_s3_spark.tables.runs.table_format import TableFormat
 from destination_s3_spark.tables.stored.conversion import UnfitValues
 from destination_s3_spark.tables.stored.rewrite import Stored
@@ -192,10 +191,9 @@ def _kept_to_sort(table: OpenTable, live: LiveFiles) -> Kept:
 def _with_keys(table: OpenTable, inputs: MergeInputs) -> MergeInputs:
     """Return the inputs with the bounds of their keys. Reads the footers of files that neither the session nor the hint knows."""
     sorted_files = [*(rows for rows, _ in inputs.table), *inputs.runs, *inputs.tombstones]
-    found = with_keys(sorted_files, table.writer.store, table.writer.map_files)
+    found = table.with_keys(sorted_files)
     if found == sorted_files:
         return inputs
-    table.writer.learn(found)
     known = {file.key: file for file in found}
     return replace(
         inputs,

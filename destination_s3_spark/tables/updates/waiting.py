@@ -22,7 +22,6 @@ from destination_s3_spark.tables.merge.scratch_runs import (
     stage_combined_run,
 )
 from destination_s3_spark.tables.open_table import OpenTable
-from destination_s3_spark.tables.runs.footers import with_keys
 from destination_s3_spark.tables.runs.merged_rows import RowSource, bytes_read
 from destination_s3_spark.tables.runs.table_format import TableFormat
 from destination_s3_spark.tables.updates.inputs import fits
@@ -40,9 +39,7 @@ def combine_waiting(table: OpenTable, live: LiveFiles, form: TableFormat, resour
     groups = list(runs_to_combine([file for file in live.landing(FileKind.DELTA) if fits(table, form, file)]))
     if not groups:
         return None
-    known = with_keys([file for group in groups for file in group], table.writer.store, table.writer.map_files)
-    table.writer.learn(known)
-    entries = {file.key: file for file in known}
+    entries = {file.key: file for file in table.with_keys(file for group in groups for file in group)}
     made: list[FileEntry] = []
     scratch: list[str] = []
     for group in groups:
