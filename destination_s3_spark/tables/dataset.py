@@ -29,13 +29,12 @@ from destination_s3_spark.storage.credentials import arrow_filesystem
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.factory import table_factory
-from destination_s3_spark.tables.fresh import FreshRows, FreshTable, MergeOnRead
+from destination_s3_spark.tables.fresh import ARROW_PARQUET, FreshRows, FreshTable, MergeOnRead
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 CALLS_AT_ONCE = 16
-ARROW_PARQUET = ds.ParquetFileFormat()
 
 
 @overload

@@ -48,7 +48,7 @@ READ_TRIES = 5
 """Most times that a read starts on a table that is merged meanwhile."""
 SIZES = Sizes(target_file_bytes=1, budget_bytes=BUDGET_BYTES // PORTIONS)
 """Sizes of a plan that merges only files with keys of runs, and no small files beside them."""
-_PARQUET = ds.ParquetFileFormat()
+ARROW_PARQUET = ds.ParquetFileFormat()
 
 T = TypeVar("T")
 Wanted: TypeAlias = list[str] | dict[str, pc.Expression]
@@ -260,7 +260,7 @@ def _in_columns(rows: pa.Table, wanted: pa.Schema) -> pa.Table:
 
 def _row_groups(source: RangedFile, where: pc.Expression) -> list[int]:
     """Return the numbers of the row groups of a Parquet file that may have rows for which `where` is true, by their statistics."""
-    fragment = _PARQUET.make_fragment(source)
+    fragment = ARROW_PARQUET.make_fragment(source)
     return [group.id for group in fragment.subset(filter=where, schema=fragment.physical_schema).row_groups]
 
 

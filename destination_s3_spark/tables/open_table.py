@@ -26,7 +26,7 @@ from destination_s3_spark.schema.table_schema import TableSchema, replayed_field
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.columns.row_plan import control_plan, file_columns, refusal, row_plan, typed_plan
-from destination_s3_spark.tables.commit.generation import Kept
+from destination_s3_spark.tables.commit.generation import NOTHING, Kept
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.landing.barred import Barred
 from destination_s3_spark.tables.landing.land import LandTask, Target
@@ -102,11 +102,11 @@ class OpenTable:
     """The key of a deduplicated table's rows. None for an append table."""
     partitioning: Partitioning | None
     """The division of the table's files. None for a table without partitions."""
-    pending: bool
+    pending: bool = False
     """Whether rows land beside the table until they replace it."""
-    kept: Kept
+    kept: Kept = NOTHING
     """The rows that stay in the table when the pending generation replaces it."""
-    outdated: bool
+    outdated: bool = False
     """Whether final files have to be rewritten before anything lands."""
     treatment: Treatment | None = None
     """What of the stream's records never lands. None in a session that lands none."""

@@ -40,7 +40,7 @@ from destination_s3_spark.tables.columns.row_plan import (
 )
 from destination_s3_spark.tables.columns.treated import recorded_rules, require_same_keys, require_treatable, warn_of_other_rules
 from destination_s3_spark.tables.columns.validity import VALIDITY
-from destination_s3_spark.tables.commit.generation import NOTHING, Kept, kept_rows
+from destination_s3_spark.tables.commit.generation import Kept, kept_rows
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.landing.barred import Barred
 from destination_s3_spark.tables.open_table import Columns, Layout, OpenTable
@@ -217,9 +217,6 @@ class StreamTable:
             columns=Columns(schema, None, types_since),
             spec=self.key_spec_of(schema, partitioning),
             partitioning=partitioning,
-            pending=False,
-            kept=NOTHING,
-            outdated=False,
         )
 
     def _barred(self) -> Barred | None:

@@ -177,7 +177,7 @@ class TableWriter:
         with self._ending_on_error():
             batch = self._take(checkpoints)
             replayed = batch.split_replayed(self._guard)
-            self._abort(file for staged in replayed.slices for file in staged.files)
+            self.drop(file for staged in replayed.slices for file in staged.files)
             rest = batch.after(replayed)
             self._barred += rest.barred
             if not rest.checkpoints:
@@ -284,7 +284,7 @@ class TableWriter:
                 elif self._chain.state is not None:
                     show_if_behind(self.publishers, self.store, self._chain)
             if self.is_open:
-                self._abort(file for staged in self._staged for file in staged.files)
+                self.drop(file for staged in self._staged for file in staged.files)
                 self._staged = []
                 if orphans is not None:
                     orphans.abort(self._chain.territory, self._chain.head.epoch + 1)
@@ -307,7 +307,7 @@ class TableWriter:
         self._over = True
         try:
             if self._staged:
-                self._abort((file for staged in self._staged for file in staged.files), self.store.hasty())
+                self.drop((file for staged in self._staged for file in staged.files), self.store.hasty())
         except SyncError as error:
             logger.warning("table %s: staged uploads are left for the next sync to drop: %s", self._table.stream, error)
             return False
@@ -359,9 +359,10 @@ class TableWriter:
         if other is not None:
             raise fenced(self._table.stream, other)
 
-    def drop(self, files: Iterable[FileEntry]) -> None:
-        """Abort staged files that no block names. Raises TransientError."""
-        self._abort(files)
+    def drop(self, files: Iterable[FileEntry], store: ObjectStore | None = None) -> None:
+        """Abort staged files that no block names. `store`: by default that of the table. Raises TransientError."""
+        store = store or self.store
+        list(self.map_files(lambda file: store.abort_upload(file.key, file.upload_id or ""), list(files)))
 
     def _open(self) -> None:
         if self.is_open:
@@ -391,7 +392,7 @@ class TableWriter:
                 )
             except Fenced:
                 with suppress(TransientError):  # no block names these uploads; the writer that opened the table aborts the rest
-                    self._abort(staged)
+                    self.drop(staged)
                 raise
             number = self._chain.head.sequence_number
             self._settle(files)
@@ -470,10 +471,6 @@ class TableWriter:
             if isinstance(event, Close):  # `close` has just published a state that may be older than the other writer's
                 show_newest(self.publishers, self.store, self._chain)
             raise fenced(self._table.stream, taken.block) from None
-
-    def _abort(self, files: Iterable[FileEntry], store: ObjectStore | None = None) -> None:
-        store = store or self.store
-        list(self.map_files(lambda file: store.abort_upload(file.key, file.upload_id or ""), list(files)))
 
     def _need_open(self) -> None:
         if self._over or not self.is_open:

@@ -11,7 +11,6 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -85,7 +84,6 @@ class VersionOutput(ExitStack):
         before = self._valid.until(rows[KEY][int(ranked.order[-1])].as_py())
         stored = ranked.order[np.asarray(contiguous(rows[OFFSET]))[ranked.order] == STORED_OFFSET]
         at = stored[(np.asarray(contiguous(rows[VALID_FROM]).is_null()) & self._form.is_live(rows))[stored]]
-        _require_same_keys(rows[KEY], at, before)
         return _with_beginnings(rows, at, before), ranked
 
     def take(self, rows: pa.Table, ranked: Ranking, best: pa.Table) -> pa.Table:
@@ -102,7 +100,6 @@ class VersionOutput(ExitStack):
             has_records[ranked.order[touched[group]]] = True
             current = self._touched(rows.filter(pa.array(has_records)))
             at = np.flatnonzero(touched & self._form.is_live(best))
-            _require_same_keys(best[KEY], at, current)
             best = _with_beginnings(best, at, current)
         if best[VALID_FROM].null_count and (np.asarray(contiguous(best[VALID_FROM]).is_null()) & self._form.is_live(best)).any():
             raise Bug(_DIFFERENT)
@@ -147,12 +144,10 @@ class _ValidVersions:
         return found
 
 
-def _require_same_keys(keys: pa.ChunkedArray[Any], at: Indices, versions: pa.Table) -> None:
-    if not contiguous(keys).take(pa.array(at)).equals(contiguous(versions[KEY])):
-        raise Bug(_DIFFERENT)
-
-
 def _with_beginnings(rows: pa.Table, at: Indices, versions: pa.Table) -> pa.Table:
+    """Give the rows at these indices the beginnings of the versions. Raises Bug unless both have the same keys."""
+    if not contiguous(rows[KEY]).take(pa.array(at)).equals(contiguous(versions[KEY])):
+        raise Bug(_DIFFERENT)
     begins = np.zeros(len(rows), np.bool_)
     begins[at] = True
     mask, order = pa.array(begins), pa.array(np.argsort(at))

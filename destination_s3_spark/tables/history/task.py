@@ -6,7 +6,6 @@ that have ended, and records that come late, go to a scratch run, from which fur
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -19,7 +18,7 @@ from destination_s3_spark.tables.history.closing import placed
 from destination_s3_spark.tables.history.ends import Ends
 from destination_s3_spark.tables.history.form import HistoryForm
 from destination_s3_spark.tables.history.versions import Mode, Versions, sorted_by_time, versions_of
-from destination_s3_spark.tables.runs.merged_rows import ROUNDS_SHARE, RowSource, RowStream, complete_rows, row_streams, rows_taken
+from destination_s3_spark.tables.runs.merged_rows import ROUNDS_SHARE, RowSource, complete_rows, row_streams, rows_taken
 from destination_s3_spark.tables.runs.refreshed import Notice
 from destination_s3_spark.tables.runs.table_format import MERGED_PIECE_BYTES, run_file
 from destination_s3_spark.tables.staged.staged_file import FileSeries, StagedFile, batches_of
@@ -93,25 +92,21 @@ def _versioned(task: HistoryTask, *, may_stay: bool) -> VersionedRange | None:
         files = FileSeries(task.keys, task.file_bytes, lambda key: stack.enter_context(task.form.file(FileKind.CURRENT, key, s3)))
         ended = stack.enter_context(EndedOutput(task.form, task.scratch, task.low, s3))
         streams = stack.enter_context(row_streams(task.sources, task.form.merge, (task.low, task.high), task.resources))
-        for versions in _versions(task, streams):
+        ends = Ends(task.ended, task.form.merge, s3)
+        for rows in complete_rows(streams, task.resources.budget_bytes // ROUNDS_SHARE):
+            versions = versions_of(rows, task.form, task.mode, task.notice, ends)
             changed |= versions.changed
             size += 0 if changed else versions.current.nbytes
             if changed and size > room:
                 return None
             held = [*held, versions.current] if size <= room else []
             if changed:
-                for rows in held:
-                    files.write(rows, MERGED_PIECE_BYTES)
+                for one in held:
+                    files.write(one, MERGED_PIECE_BYTES)
                 held, size = [], 0
             ended.write(versions)
         taken = rows_taken(task.sources, streams)
         return VersionedRange(files.stage(), not changed, ended.finish(), taken[FileKind.DELTA], taken[FileKind.CURRENT])
-
-
-def _versions(task: HistoryTask, streams: Iterable[RowStream]) -> Iterator[Versions]:
-    ends = Ends(task.ended, task.form.merge, task.resources.s3)
-    for rows in complete_rows(streams, task.resources.budget_bytes // ROUNDS_SHARE):
-        yield versions_of(rows, task.form, task.mode, task.notice, ends)
 
 
 class EndedOutput(ExitStack):

@@ -132,7 +132,8 @@ def _sorted_run(task: SortTask, key: str, rows: Iterable[_Rows], first: int) -> 
 class CombineTask:
     """Runs to combine into one run, written as objects with these keys. When they run out, the last object grows.
 
-    The run has all their rows if `every_version`, else the winner of each key.
+    The run has all their rows if `every_version`, else the winner of each key. If `staged`, its objects stay invisible until a block names
+    them; else it is a scratch run.
     """
 
     sources: tuple[RowSource, ...]
@@ -140,6 +141,7 @@ class CombineTask:
     keys: tuple[str, ...]
     resources: TaskResources
     every_version: bool = False
+    staged: bool = False
     object_bytes: int = COMBINED_BYTES
     piece_bytes: int = RUN_PIECE_BYTES
 
@@ -196,19 +198,10 @@ def _scratch_task(runs: Sequence[FileEntry], form: MergeForm, scratch: str, reso
 
 
 def combine_runs(task: CombineTask) -> CombinedRun:
-    """Merge runs into one scratch run, as `stage_combined_run` does."""
-    return _combined(task, StagedFile.publish)
-
-
-def stage_combined_run(task: CombineTask) -> CombinedRun:
     """Merge runs, which must have rows, into one run. Arrivals do not change.
 
     Raises ConfigError, TransientError or DataError. Nothing stays staged after an error.
     """
-    return _combined(task, StagedFile.stage)
-
-
-def _combined(task: CombineTask, finish: Callable[[StagedFile[pa.RecordBatch]], FileEntry]) -> CombinedRun:
     files: list[FileEntry] = []
     keys = iter(task.keys)
     with ExitStack() as stack:
@@ -219,7 +212,7 @@ def _combined(task: CombineTask, finish: Callable[[StagedFile[pa.RecordBatch]], 
             size = task.object_bytes if len(files) < len(task.keys) - 1 else None
             file = stack.enter_context(run_file(task.form, next(keys), task.resources.s3))
             _fill(file, chain([first], batches), size)
-            files.append(finish(file))
+            files.append(file.stage() if task.staged else file.publish())
     return CombinedRun(tuple(files), sum(stream.taken for stream in streams))
 
 

@@ -99,7 +99,8 @@ class Merge:
             raise
 
     def _steps(self) -> Update:
-        compared, history = self._compared(), self._history()
+        compared = compared_files(self.table, self.live, self.form, [file for file, _ in self.inputs.unsorted])
+        history = self._history()
         between = compared is not None or (history is not None and history.compares)
         waiting = waiting_files(self.table, self.live, self.form) if between else []
         log = self._log(compared, waiting)
@@ -121,9 +122,6 @@ class Merge:
         result = self._commit(plan, staged, logged, versions, compacted=bool(tombstones), lacked=sum(done.kept for done in ranges))
         self.table.writer.store.delete(self._scratch)
         return result
-
-    def _compared(self) -> ComparedFiles | None:
-        return compared_files(self.table, self.live, self.form, [file for file, _ in self.inputs.unsorted])
 
     def _log(self, compared: ComparedFiles | None, waiting: Sequence[FileEntry]) -> MergeLog | None:
         """Make the merge's part of the change log, or return None if the table has no change log."""

@@ -17,9 +17,9 @@ from destination_s3_spark.tables.merge.scratch_runs import (
     CombinedRun,
     CombineTask,
     check_complete,
+    combine_runs,
     combined,
     object_count,
-    stage_combined_run,
 )
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.runs.merged_rows import RowSource, bytes_read
@@ -58,8 +58,8 @@ def _combined(
     """Stage the files of the run that takes the place of a group. `runs` are those of the group, or fewer with the same rows."""
     first = group[0].offset or 0
     keys = tuple(table.delta_key() for _ in range(object_count(group)))
-    task = CombineTask(tuple(RowSource.of(run, first) for run in runs), form.form, keys, resources.task, every_version=True)
-    done: list[CombinedRun] = yield from Work(stage_combined_run, [task], bytes_read).results()
+    task = CombineTask(tuple(RowSource.of(run, first) for run in runs), form.form, keys, resources.task, every_version=True, staged=True)
+    done: list[CombinedRun] = yield from Work(combine_runs, [task], bytes_read).results()
     check_complete(group, done)
     return [replace(file, offset=first, generation_id=group[0].generation_id, combined=True) for file in done[0].files]
 
