@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from destination_s3_spark.exact_json.members import members
+from destination_s3_spark.exact_json.values import object_text
 from destination_s3_spark.formats.csv import CsvOptions
 from destination_s3_spark.formats.file_format import SeekableFile, Sink
 from destination_s3_spark.formats.text_file import Compression, TextWriter, beside_meta
@@ -65,7 +66,7 @@ class StoredText:
                 yield row, cells[names.index(WHOLE_RECORD)][0]
                 continue
             pairs = zip(names, cells, strict=True)
-            yield row, _object((_source(name), self._value(name, *cell)) for name, cell in pairs if name not in OWN_COLUMNS)
+            yield row, object_text({_source(name): self._value(name, *cell) for name, cell in pairs if name not in OWN_COLUMNS})
 
     def _value(self, name: str, text: bytes, quoted: bool) -> bytes:
         """Return a cell's JSON text. An empty text and null are the same in CSV, and count as null."""
@@ -132,13 +133,9 @@ def _record_of_line(line: bytes) -> bytes:
     whole = next((member for member in found if member.key == WHOLE_RECORD), None)
     if whole is not None:
         return line[whole.start : whole.end]
-    return _object((_source(member.key), line[member.start : member.end]) for member in found if member.key not in OWN_COLUMNS)
+    return object_text({_source(member.key): line[member.start : member.end] for member in found if member.key not in OWN_COLUMNS})
 
 
 def _source(name: str) -> str:
     """Return the field's name of a column beside the connector's own (see `beside_meta`)."""
     return name[:-2] if name.endswith("_1") and beside_meta(name[:-2]) == name else name
-
-
-def _object(values: Iterable[tuple[str, bytes]]) -> bytes:
-    return b"{" + b",".join(json.dumps(name).encode() + b":" + value for name, value in values) + b"}"

@@ -34,16 +34,10 @@ def final_options(config: Config) -> FileOptions:
     if not (isinstance(options, ParquetOptions) and isinstance(config.format, ParquetFormat)):
         return options
     lakehouse = config.publish.delta or config.publish.iceberg is not None
-    unit = extracted_at_encoding(config.format.extracted_at_encoding, publisher_needs_micros=lakehouse)
+    chosen, fitting = config.format.extracted_at_encoding, ExtractedAtEncoding.MICROS if lakehouse else ExtractedAtEncoding.MILLIS
+    unit = fitting if chosen is None else ExtractedAtEncoding(chosen)
     # Without a publisher that shows statistics, the chain stays small.
     return replace(options, encodings=replace(options.encodings, extracted_at=unit), statistics=lakehouse)
-
-
-def extracted_at_encoding(chosen: str | None, *, publisher_needs_micros: bool) -> ExtractedAtEncoding:
-    """Return the unit of the extraction time in new tables: the user's choice, or the one that fits the publishers."""
-    if chosen is not None:
-        return ExtractedAtEncoding(chosen)
-    return ExtractedAtEncoding.MICROS if publisher_needs_micros else ExtractedAtEncoding.MILLIS
 
 
 RAW_PARQUET = ParquetOptions(codec=ParquetCodec.ZSTD, row_group_bytes=32 * MIB, dictionary=False)

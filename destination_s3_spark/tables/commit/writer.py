@@ -445,16 +445,13 @@ class TableWriter:
 
     def _settle(self, files: Sequence[FileEntry]) -> None:
         with self._fencing():
-            if complete(self.store, files, self.map_files):
-                finish(self._chain, self.store, self._show_checked)
-                return
-            # An upload is gone. A newer writer may have aborted it. If there is none, the block is taken back.
-            self.check_not_fenced()
-            number = self._chain.head.sequence_number
-            if not take_back(self._chain, self.store):
-                finish(self._chain, self.store, self._show_checked)
-                return
-        raise taken_back(self._table.stream, number)
+            if not complete(self.store, files, self.map_files):
+                # An upload is gone. A newer writer may have aborted it. If there is none, the block is taken back.
+                self.check_not_fenced()
+                number = self._chain.head.sequence_number
+                if take_back(self._chain, self.store):
+                    raise taken_back(self._table.stream, number)
+            finish(self._chain, self.store, self._show_checked)
 
     @contextmanager
     def _fencing(self) -> Iterator[None]:

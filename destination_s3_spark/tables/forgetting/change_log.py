@@ -140,12 +140,16 @@ class LogForgetting:
     def replaced(self) -> Steps[tuple[list[FileEntry], list[FileEntry]]]:
         """Stage the groups without the rows. Return their objects, and those that they take the place of. The table must be open."""
         chosen = list(self._to_replace())
-        names = {str(group.name): GroupName(group.name.offset, self.table.writer.next_token()) for group in chosen}
-        tasks = [task for group in chosen for task in self._tasks(group, names[str(group.name)])]
+        names = {group.name: GroupName(group.name.offset, self.table.writer.next_token()) for group in chosen}
+        tasks = [
+            RedactTask(file, self.places.get(file.key, frozenset()), self._renamed(file.key, names[group.name]), self.resources.task.s3)
+            for group in chosen
+            for file in group.files
+        ]
         made = yield from Work(redact, tasks, lambda task: task.file.bytes).results()
         by_key = {file.key: file for file in made}
         for group in chosen:
-            made.append(self._manifest(group, names[str(group.name)], by_key))
+            made.append(self._manifest(group, names[group.name], by_key))
         return made, [*(entry for group in chosen for entry in group.entries), *self.strays]
 
     def _to_replace(self) -> Iterator[_Group]:
@@ -154,10 +158,6 @@ class LogForgetting:
             if group.name.offset in offsets or any(file.key in self.places for file in group.files):
                 offsets.add(group.name.offset)
                 yield group
-
-    def _tasks(self, group: _Group, name: GroupName) -> Iterator[RedactTask]:
-        for file in group.files:
-            yield RedactTask(file, self.places.get(file.key, frozenset()), self._renamed(file.key, name), self.resources.task.s3)
 
     def _renamed(self, key: str, name: GroupName) -> str:
         folder = self.table.layout.changes

@@ -8,7 +8,6 @@ which later records are left out.
 from __future__ import annotations
 
 import hashlib
-import json
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,11 +22,10 @@ from destination_s3_spark.decoding.kernel_typer import record_typer
 from destination_s3_spark.decoding.line_rules import replacement
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.exact_json.members import members
-from destination_s3_spark.exact_json.values import ARRAY, NULL, OBJECT
+from destination_s3_spark.exact_json.values import ARRAY, NULL, OBJECT, object_text
 from destination_s3_spark.schema.airbyte_type import Decimal, Field, Scalar
 from destination_s3_spark.schema.arrow import contiguous
 from destination_s3_spark.schema.column_rules import Action, Treatment
-from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.landing.barred import Digests, key_texts
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.runs.keys import META, KeySpec, encode_fields, key_column
@@ -165,7 +163,7 @@ def _forms(table: OpenTable, subject: Subject, treatment: Treatment) -> Iterator
 
 def _typed(table: OpenTable, subjects: Sequence[Subject]) -> pa.RecordBatch:
     """Return the subjects as rows of the table. Raises ConfigError for a value that does not fit its column."""
-    lines = b"".join(_line(table.stream.id, subject) for subject in subjects)
+    lines = b"".join(record_line(table.stream.id, object_text(dict(subject.values))) for subject in subjects)
     rows = record_typer(table.typed_plan).type_block(lines).final
     changed = pc.greater(pc.list_value_length(contiguous(rows[META]).field("changes")), 0)
     if pc.any(changed).as_py():
@@ -174,10 +172,6 @@ def _typed(table: OpenTable, subjects: Sequence[Subject]) -> pa.RecordBatch:
             f"a value of {', '.join(names)} does not fit the type of its column, so no row can be found by it. Name another field."
         )
     return rows
-
-
-def _line(stream: StreamId, subject: Subject) -> bytes:
-    return record_line(stream, b"{" + b",".join(b"%b:%b" % (json.dumps(name).encode(), text) for name, text in subject.values) + b"}")
 
 
 def keys_of(table: OpenTable, subjects: Sequence[Subject], treatment: Treatment) -> Keys:

@@ -113,14 +113,10 @@ def stored(table: OpenTable, live: LiveFiles, files: Sequence[FileEntry], unfit:
         rows = raw.get(file.key)
         if rows is None:
             return Stored(file, table.plan, then, table.schema, unfit)
-        return Stored(rows, table.plan_of(then, and_before=_has_earlier_rows(rows)), None, table.schema, unfit)
+        mixed = rows.kind is FileKind.STATE or rows.combined  # it may have rows that landed under an earlier schema than its own
+        return Stored(rows, table.plan_of(then, and_before=mixed), None, table.schema, unfit)
 
     return [source(file, schemas[file.schema_id or 0]) for file in files]
-
-
-def _has_earlier_rows(file: FileEntry) -> bool:
-    """Tell whether the file may have rows that landed under an earlier schema than its own."""
-    return file.kind is FileKind.STATE or file.combined
 
 
 def _has_raw_rows(file: FileEntry, s3: S3Settings) -> bool:
