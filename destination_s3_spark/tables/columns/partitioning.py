@@ -7,7 +7,6 @@ the configured ones. Any other table keeps its own.
 from __future__ import annotations
 
 import logging
-from typing import NamedTuple
 
 from destination_s3_spark.chain.opening import WriteDisposition
 from destination_s3_spark.chain.state import Contents, TableState
@@ -24,29 +23,23 @@ from destination_s3_spark.tables.commit.generation import NOTHING, Kept
 from destination_s3_spark.tables.commit.writer import TableWriter
 
 
-class EncodingChange(NamedTuple):
-    """The encodings of a table's existing files, and those of the files that this session writes."""
+def choose(writer: TableWriter, chosen: Encodings | None, disposition: WriteDisposition, kept: Kept) -> tuple[Encodings, Encodings] | None:
+    """Choose the encodings of an open table: those of its existing files, and of the files that this session writes.
 
-    before: Encodings
-    now: Encodings
-
-
-def choose(writer: TableWriter, chosen: Encodings | None, disposition: WriteDisposition, kept: Kept) -> EncodingChange | None:
-    """Choose the encodings of an open table. `chosen` are the configured ones, or None if final files are not Parquet.
-
-    Return None if neither an earlier session nor this one writes final files in Parquet. Raises DataError or TransientError.
+    `chosen` are the configured ones, or None if final files are not Parquet. Return None if neither an earlier session nor this one writes
+    final files in Parquet. Raises DataError or TransientError.
     """
     state = writer.open()
     contents = state.contents
     recorded = None if state.schema is None else from_event(state.schema).encodings
     if chosen is None:
-        return None if recorded is None else EncodingChange(recorded, recorded)
+        return None if recorded is None else (recorded, recorded)
     if contents.empty:
-        return EncodingChange(chosen, chosen)
+        return chosen, chosen
     before = recorded or Encodings(time=chosen.time)
     if kept.adopted or (contents.adopted and contents.pending is None):
-        return EncodingChange(before, DESTINATION_S3)
-    return EncodingChange(before, chosen if begins_generation(contents, disposition, kept) else before)
+        return before, DESTINATION_S3
+    return before, chosen if begins_generation(contents, disposition, kept) else before
 
 
 def begins_generation(contents: Contents, disposition: WriteDisposition, kept: Kept) -> bool:

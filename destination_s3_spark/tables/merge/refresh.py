@@ -16,7 +16,6 @@ from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.runs.keys import keys_of, lower, upper
 from destination_s3_spark.tables.runs.merged_rows import RowSource
 from destination_s3_spark.tables.runs.refreshed import Notice, Refresh, micros
-from destination_s3_spark.tables.runs.soft_deletions import RefreshIds
 from destination_s3_spark.tables.runs.table_format import TableFormat
 from destination_s3_spark.tables.runs.winners import WAITED
 from destination_s3_spark.tables.updates.inputs import fits, replaced_rows
@@ -102,7 +101,7 @@ def refresh_of(table: OpenTable, compared: ComparedFiles, position: int = 0) -> 
     pending = _contents(table).pending
     if pending is None:
         raise Bug(f"Stream '{table.stream.id}' has no refresh to compare.", stream=table.stream.id)
-    return Refresh(noticed(table), RefreshIds(pending.sync_id, pending.generation), compared.keeps, position)
+    return Refresh(noticed(table), pending.sync_id, pending.generation, compared.keeps, position)
 
 
 def _contents(table: OpenTable) -> Contents:

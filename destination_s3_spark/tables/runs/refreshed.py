@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from destination_s3_spark.schema.arrow import MICROS, contiguous, with_columns
 from destination_s3_spark.tables.runs.keys import DELETED, KEY, OFFSET
-from destination_s3_spark.tables.runs.soft_deletions import RefreshIds, Resolution, SoftDeletions, with_tombstones
+from destination_s3_spark.tables.runs.soft_deletions import Resolution, SoftDeletions, with_tombstones
 from destination_s3_spark.tables.runs.winners import (
     BURIED_OFFSET,
     EARLIER,
@@ -63,7 +63,8 @@ class Refresh:
     """
 
     notice: Notice
-    ids: RefreshIds
+    sync_id: int
+    generation_id: int
     keeps: bool
     position: int
 
@@ -114,7 +115,7 @@ class RefreshComparison:
     def _deletions(self, rows: pa.Table) -> pa.Table:
         refresh, count = self._refresh, len(rows)
         if refresh.keeps and self._soft is not None:
-            rows = self._soft.marked(rows, refresh.notice.at, refresh.ids)
+            rows = self._soft.marked(rows, refresh.notice.at, refresh.sync_id, refresh.generation_id)
         else:
             rows = with_columns(rows, {DELETED: pa.array(np.ones(count, np.bool_))})
         extracted = contiguous(rows[EXTRACTED_AT])

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -53,13 +53,6 @@ class Resolution:
         """Return the resolution of rows among which no row deletes another one softly."""
         none = np.zeros(0, np.int64)
         return cls(winners, winners, none, none, none)
-
-
-class RefreshIds(NamedTuple):
-    """The sync and the generation of a refresh."""
-
-    sync_id: int
-    generation_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +139,12 @@ class SoftDeletions:
         """Whether the deletion field can hold a time, so that rows which a refresh lacks can be marked."""
         return self.deleted_at.type in _TIMES
 
-    def marked(self, rows: pa.Table, at: int, ids: RefreshIds) -> pa.Table:
+    def marked(self, rows: pa.Table, at: int, sync_id: int, generation_id: int) -> pa.Table:
         """Return rows as deleted by a refresh that lacks them, at a time in microseconds since 1970."""
         metas = contiguous(rows[META])
-        sync = pa.repeat(pa.scalar(ids.sync_id, metas.type.field("sync_id").type), len(rows))
+        sync = pa.repeat(pa.scalar(sync_id, metas.type.field("sync_id").type), len(rows))
         members = [sync if member.name == "sync_id" else metas.field(member.name) for member in metas.type]
-        generations = pa.repeat(pa.scalar(ids.generation_id, pa.int64()), len(rows))
+        generations = pa.repeat(pa.scalar(generation_id, pa.int64()), len(rows))
         rows = with_columns(rows, {META: pa.StructArray.from_arrays(members, fields=list(metas.type)), GENERATION_ID: generations})
         moment = pa.array([at], MICROS)
         text = moment[0].as_py().isoformat(timespec="microseconds").removesuffix("+00:00")
