@@ -15,7 +15,7 @@ from destination_s3_spark.tables.runs.keys import KeySpec
 from destination_s3_spark.tables.stream_table import StreamTable
 from destination_s3_spark.tables.updates.appended import publish_deltas, rebuild_from_raw, retype_final_files
 from destination_s3_spark.tables.updates.compacted import compact
-from destination_s3_spark.tables.updates.inputs import raw_covers, raw_replays
+from destination_s3_spark.tables.updates.inputs import pairs_of, raw_covers, raw_replays
 from destination_s3_spark.tables.updates.merged import combine_runs, merge_runs, rebuild_deduplicated
 from destination_s3_spark.tables.updates.resources import Resources
 from destination_s3_spark.tables.updates.steps import Update
@@ -61,12 +61,10 @@ def merge_waits(table: OpenTable, spec: KeySpec) -> bool:
     if rule is None or contents.pending is not None or rule.is_due(contents, table.writer.now()):
         return False
     live = table.writer.live_files()
-    states = {file.copy_of for file in live.of(FileKind.STATE)}
-    rows = (file for file in live.of(FileKind.DELTA, FileKind.STATE, FileKind.FINAL) if file.key not in states)
-    todays = format_of(table.layout.final.extension)
-    return all(format_of(file.key) is todays for file in live.of(FileKind.FINAL)) and all(
-        file.sorted_by == spec.fingerprint for file in rows
-    )
+    pairs, todays = list(pairs_of(live)), format_of(table.layout.final.extension)
+    if any(format_of(final.key) is not todays for _, final in pairs):
+        return False
+    return all(file.sorted_by == spec.fingerprint for file in (*live.of(FileKind.DELTA), *(rows for rows, _ in pairs)))
 
 
 def merge_of(table: OpenTable, resources: Resources) -> Update | None:
