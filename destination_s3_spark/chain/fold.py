@@ -26,7 +26,17 @@ from destination_s3_spark.chain.events import (
     Void,
 )
 from destination_s3_spark.chain.files import HISTORY_KINDS, FileEntry, FileKind
-from destination_s3_spark.chain.state import BarredMark, Contents, Counters, Identity, Leaving, Pending, TableState, Unsettled
+from destination_s3_spark.chain.state import (
+    BarredMark,
+    Contents,
+    Counters,
+    EarlierSchema,
+    Identity,
+    Leaving,
+    Pending,
+    TableState,
+    Unsettled,
+)
 
 REPLAY_LIMIT = 10_000
 """Checkpoints kept in the replay list. Dropping the oldest cannot lose records, because the list only suppresses replays: a replay of a
@@ -172,7 +182,10 @@ def _opened(before: Contents, event: OpenEpoch) -> Contents:
     if event.discards:
         contents = replace(contents, pending_rows=0)
     elif event.pending is None:
-        contents = replace(contents, landed=before.landed + before.pending_rows, pending_rows=0)
+        earlier = before.earlier_schema
+        if earlier is not None and before.pending_rows:
+            earlier = replace(earlier, joined=True)
+        contents = replace(contents, landed=before.landed + before.pending_rows, pending_rows=0, earlier_schema=earlier)
     elif event.pending != before.pending:
         contents = replace(contents, pending_rows=0)
     if event.generation_id != before.generation:
@@ -187,11 +200,19 @@ def _set_schema(state: TableState, number: int, event: SetDataSchema) -> TableSt
         raise InvalidChain(Rule.SCHEMA_ID, f"{event.schema_id} after {state.schema_id}")
     blocks = (*state.schema_blocks, (event.schema_id, number))
     types_since = event.schema_id if event.retypes else state.types_since
-    contents = state.contents
+    contents = replace(state.contents, earlier_schema=_earlier_schema(state, event))
     if state.schema is not None and SetDataSchema(state.schema).column_rules != event.column_rules:
         rows_from = contents.next_offset if contents.empty else contents.rows_from
         contents = replace(contents, rules_from=contents.next_offset, rows_from=rows_from)
     return replace(state, schema=event.schema, types_since=types_since, schema_blocks=blocks, contents=contents)
+
+
+def _earlier_schema(state: TableState, event: SetDataSchema) -> EarlierSchema | None:
+    contents = state.contents
+    if contents.pending is None:
+        return None
+    changes_rows_to_be_replaced = event.retypes and state.schema_id is not None and contents.earlier_schema is None
+    return EarlierSchema(state.schema_id or 0) if changes_rows_to_be_replaced else contents.earlier_schema
 
 
 def _bar(state: TableState, number: int, event: BarKeys) -> TableState:

@@ -106,6 +106,16 @@ class BarredMark(Struct, frozen=True):
     keys: Count
 
 
+class EarlierSchema(Struct, frozen=True, rename="camel"):
+    """The schema of the table's rows, if a generation that was to replace them has changed types of its columns in place.
+
+    `joined`: whether rows of such a generation were added to them instead.
+    """
+
+    schema_id: int
+    joined: bool = False
+
+
 class Contents(Struct, frozen=True, rename="camel"):
     """The result of the data blocks: everything that taking a data block back must restore."""
 
@@ -141,6 +151,8 @@ class Contents(Struct, frozen=True, rename="camel"):
     """The chain offset from which the table's rows landed, at the earliest."""
     rules_from: Count = 0
     """The chain offset from which rows landed under today's column rules."""
+    earlier_schema: EarlierSchema | None = None
+    """The schema of the rows, if it is not the last one nor one that this grew from."""
     records_barred: Count = 0
     """Records that were left out because of their key, over the table's lifetime."""
 

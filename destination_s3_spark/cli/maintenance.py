@@ -290,7 +290,7 @@ def _outcome(tables: Sequence[FoundTable], failed: bool, none: str) -> int:
 
 
 def _discard(table: StreamTable) -> None:
-    say(table.stream.id, f"discarded: {held_back.discard(table.writer)}")
+    say(table.stream.id, f"discarded: {held_back.discard(table.writer, table.restore_schema)}")
 
 
 def _accept(tools: Workshop, found: FoundTable) -> None:

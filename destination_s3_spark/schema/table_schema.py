@@ -36,10 +36,19 @@ from destination_s3_spark.schema.json_schema import StreamFields
 from destination_s3_spark.schema.names import assign_names
 from destination_s3_spark.schema.partitioning import PartitionSpec
 from destination_s3_spark.schema.placement import Placement, SchemaPolicy, TableField, place
-from destination_s3_spark.schema.type_merge import FIRST_VERSION, Change, ChangeKind, SchemaVer, TypeConflictError, arranged
+from destination_s3_spark.schema.type_merge import (
+    FIRST_VERSION,
+    Change,
+    ChangeKind,
+    SchemaVer,
+    TypeConflictError,
+    arranged,
+    merge_types,
+    takes,
+)
 from destination_s3_spark.stream_id import StreamId
 
-__all__ = ["Evolution", "TableField", "TableSchema", "evolve", "plan_fields", "replayed_fields"]
+__all__ = ["Evolution", "TableField", "TableSchema", "column_of", "evolve", "plan_fields", "replayed_fields", "restored"]
 _CHANGE = Object(tuple(Field(name, name, Scalar.STRING) for name in ("field", "change", "reason")))
 _META = Object((Field("sync_id", "sync_id", Scalar.INTEGER), Field("changes", "changes", Array(_CHANGE))))
 _OWN_TYPES: tuple[AirbyteType, ...] = (Scalar.STRING, Scalar.TIMESTAMP_WITH_TIMEZONE, _META, Scalar.INTEGER)
@@ -126,6 +135,14 @@ class Evolution:
         reencoded = (*keys, *(times if before.time is not after.time else ()))
         return replace(self, schema=replace(self.schema, encodings=after), reencoded=(*self.reencoded, *reencoded))
 
+    def then(self, incoming: StreamFields, stream: StreamId, policy: SchemaPolicy) -> Evolution:
+        """Return this evolution and that to the declared columns as one. Raises as `evolve`."""
+        following = evolve(self.schema, incoming, stream, policy)
+        if not following.changes:
+            return self
+        retyped = tuple(dict.fromkeys((*self.retyped, *following.retyped)))
+        return Evolution(replace(following.schema, retyped=retyped), (*self.changes, *following.changes))
+
     def treated(self, rules: Mapping[str, Any] | None) -> Evolution:
         """Return the evolution of a table whose lines are treated by these rules from now on."""
         return replace(self, schema=replace(self.schema, column_rules=rules))
@@ -169,15 +186,55 @@ def plan_fields(schema: TableSchema, incoming: Iterable[Field]) -> tuple[Field, 
 def replayed_fields(then: TableSchema, now: TableSchema, *, and_before: bool = False) -> tuple[Field, ...]:
     """Return the fields for typing records again that landed under the earlier schema `then`, or, with `and_before`, also under others.
 
-    Each value goes to the same column as before, with the current name and type. If a rewrite moved the values of a recovered column to the
-    base column, they go to the base column. Values of fields that `then` no longer declares go to their base column.
+    Each value goes to its `column_of` today. Values of fields that `then` no longer declares go to their base column.
     """
-    today = {column.id: column for column in now.fields}
     declared = {column.source for column in then.fields if column.present}
     gone = {column.id for column in then.fields if column.source not in declared and column.recovered_from is None}
-    columns = (today[column.id] for column in then.fields if column.present or (and_before and column.id in gone))
-    targets = (today[column.recovered_from] if column.emptied and column.recovered_from is not None else column for column in columns)
+    columns = (column for column in then.fields if column.present or (and_before and column.id in gone))
+    targets = (column_of(column, now) for column in columns)
     return tuple(Field(column.source, column.name, column.type) for column in targets)
+
+
+def column_of(origin: TableField, now: TableSchema) -> TableField:
+    """Return the column that has the values of an earlier schema's column today.
+
+    It is the same column, or the base column if a rewrite moved the values there. If the column does not hold values of the earlier type,
+    because only rows of a given-up generation had that one, it is a recovered column that does, if there is one.
+    """
+    today = {column.id: column for column in now.fields}
+    column = today[origin.id]
+    if column.emptied and column.recovered_from is not None:
+        return today[column.recovered_from]
+    try:
+        merge_types(column.type, origin.type, ())
+    except TypeConflictError:
+        others = (other for other in now.fields if other.recovered_from is not None and other.source == origin.source)
+        return next((other for other in others if not other.emptied and takes(other.type, origin.type)), column)
+    return column
+
+
+def restored(last: TableSchema, earlier: TableSchema) -> Evolution:
+    """Return the evolution of a table whose rows are of an earlier schema, because those of the last one never replaced them.
+
+    Columns that the last schema changed in place have their types of before. Columns that it added stay.
+    """
+    before = {column.id: column for column in earlier.fields}
+    turned = {column.source for column in last.fields if column.id in before and not _only_grew(before[column.id], column)}
+    fields = tuple(before.get(column.id, column) if column.source in turned else column for column in last.fields)
+    changes = tuple(
+        Change(ChangeKind.RETYPE, (new.source,), old.type, new.type)
+        for old, new in zip(last.fields, fields, strict=True)
+        if not _only_grew(new, old)
+    )
+    if not changes:
+        return Evolution(last, ())
+    version, retyped = last.version.after(changes), tuple(dict.fromkeys(change.path[0] for change in changes))
+    schema = replace(last, schema_id=last.schema_id + 1, fields=fields, version=version, retyped=retyped)
+    return Evolution(schema.after(last), changes)
+
+
+def _only_grew(before: TableField, after: TableField) -> bool:
+    return before.emptied == after.emptied and takes(after.type, before.type)
 
 
 def _placements(previous: TableSchema, incoming: StreamFields, stream: StreamId, policy: SchemaPolicy) -> dict[str, Placement]:

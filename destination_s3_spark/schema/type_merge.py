@@ -108,6 +108,14 @@ def merge_types(table: AirbyteType, declared: AirbyteType, path: tuple[str, ...]
     return _merge(table, declared, path, _refuse)
 
 
+def takes(column: AirbyteType, stored: AirbyteType) -> bool:
+    """Tell whether a column of one type holds every value of another one as it is."""
+    try:
+        return merge_types(stored, column, ()).type == column
+    except TypeConflictError:
+        return False
+
+
 def replace_types(table: AirbyteType, declared: AirbyteType, path: tuple[str, ...]) -> Merged:
     """Merge like `merge_types`, but resolve a conflict by taking the declared type, recorded as a RETYPE change."""
     return _merge(table, declared, path, _replace)

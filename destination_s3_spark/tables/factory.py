@@ -107,11 +107,18 @@ class TableFactory:
     def of_found(
         self, found: FoundTable, publishers: Sequence[Publisher], disposition: WriteDisposition = WriteDisposition.MAINTAIN
     ) -> StreamTable:
-        """Make a table from the catalog that its chain recorded last. The session adds no rows. Raises ConfigError if there is none yet."""
+        """Make a table from the catalog that its chain recorded last for its rows. The session adds no rows.
+
+        Raises ConfigError if there is none yet.
+        """
         chain = self.read_chain(found)
-        if chain.head.schema is None:
+        schema, contents = chain.head.schema, chain.head.contents
+        if schema is None:
             raise without_schema(found.stream)
-        return self.of_chain(chain, chain.head.schema, publishers, disposition)
+        earlier = contents.earlier_schema
+        if earlier is not None and not earlier.joined and (contents.pending is None or disposition is WriteDisposition.DISCARD):
+            schema = chain.schemas([earlier.schema_id])[earlier.schema_id]
+        return self.of_chain(chain, schema, publishers, disposition)
 
     def of_chain(
         self,

@@ -18,7 +18,7 @@ from destination_s3_spark.schema.encodings import DESTINATION_S3, EXTRACTED_AT
 from destination_s3_spark.schema.json_schema import StreamFields
 from destination_s3_spark.schema.partitioning import Partitioning, PartitionSpec
 from destination_s3_spark.schema.schema_event import from_event, to_event
-from destination_s3_spark.schema.table_schema import Evolution, TableSchema, evolve
+from destination_s3_spark.schema.table_schema import Evolution, TableSchema, evolve, restored
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.columns.partitioning import (
     begins_generation,
@@ -58,11 +58,6 @@ def write_disposition(stream: Stream) -> WriteDisposition:
 
 def recorded_stream(of: StreamId, schema: Mapping[str, Any], generation: int) -> tuple[Stream, StreamFields]:
     """Restore the stream and the fields that the table's last sync declared."""
-    columns = [column for column in from_event(schema).fields if column.present]
-    fields = StreamFields(
-        tuple(Field(column.source, column.name, column.type) for column in columns),
-        frozenset(column.source for column in columns if column.required),
-    )
     stream = Stream(
         id=of,
         json_schema={},
@@ -74,7 +69,15 @@ def recorded_stream(of: StreamId, schema: Mapping[str, Any], generation: int) ->
         minimum_generation_id=0,
         sync_id=0,
     )
-    return stream, fields
+    return stream, _declared(from_event(schema))
+
+
+def _declared(schema: TableSchema) -> StreamFields:
+    columns = [column for column in schema.fields if column.present]
+    return StreamFields(
+        tuple(Field(column.source, column.name, column.type) for column in columns),
+        frozenset(column.source for column in columns if column.required),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +207,14 @@ class StreamTable:
             table.record_schema()
         return table
 
+    def restore_schema(self) -> None:
+        """Record the columns that the rows of an open table have, if a refresh that was given up has recorded others."""
+        state = self.writer.open()
+        if state.contents.earlier_schema is not None:
+            _, recorded = self._to_record(state, self._evolve(state, recorded_partition(state), replaces=False))
+            if recorded is not None:
+                self.writer.ensure_schema(recorded)
+
     def as_recorded(self, schema: TableSchema, types_since: int, layout: Layout) -> OpenTable:
         """Return the table with columns that its chain records, without opening it. It takes no rows. Raises ConfigError."""
         partitioning = partitioning_of(self.stream, schema, layout.final)
@@ -305,9 +316,20 @@ class StreamTable:
     def _evolve(self, state: TableState | None, partition: PartitionSpec | None, *, replaces: bool) -> Evolution:
         fixed = deciding_fields(self.stream) | ({partition.source} if partition is not None else set())
         policy = schema_policy(self.layout.final, self.rules.schema_change, fixed, replace=replaces)
-        recorded = state.schema if state is not None else None
-        previous = from_event(recorded) if recorded is not None else None
-        return evolve(previous, self.fields, self.stream.id, policy)
+        if state is None or state.schema is None:
+            return evolve(None, self.fields, self.stream.id, policy)
+        last = from_event(state.schema)
+        earlier = state.contents.earlier_schema
+        if earlier is None or pending_in(state, self.session) is not None:
+            return evolve(last, self.fields, self.stream.id, policy)
+        # The refresh that the last schema is of has not replaced the table, so it must not change the types of the rows that are there.
+        pending = state.contents.pending
+        joins = earlier.joined or (pending is not None and not pending.held_back and state.contents.pending_rows > 0)
+        rows_schema = from_event(self.writer.schemas([earlier.schema_id])[earlier.schema_id])
+        evolution = restored(last, rows_schema)
+        if joins and evolution.changes:
+            evolution = evolution.then(_declared(last), self.stream.id, policy)
+        return evolution.then(self.fields, self.stream.id, policy)
 
     def _to_record(self, state: TableState, evolution: Evolution) -> tuple[Evolution, dict[str, object] | None]:
         """Return the evolution and the SetDataSchema payload to record, or None if the chain has it."""

@@ -54,7 +54,7 @@ def accept(store: FakeStore) -> None:
 
 
 def drop(store: FakeStore) -> None:
-    discard(writer(store, 0, 0, WriteDisposition.DISCARD))
+    discard(writer(store, 0, 0, WriteDisposition.DISCARD), lambda: None)
 
 
 def deaths(decision: Callable[[FakeStore], None]) -> Iterator[tuple[FakeStore, set[str]]]:
@@ -101,7 +101,7 @@ def test_discarding_leaves_the_table_as_it_was() -> None:
     state = head(store)
     assert (state.closed, state.contents.pending, state.contents.pending_rows, state.contents.rows) == (True, None, 0, 10)
     assert (state.contents.landed, data(store)) == (10, before)
-    assert discard(writer(store, 0, 0, WriteDisposition.DISCARD)) is None
+    assert discard(writer(store, 0, 0, WriteDisposition.DISCARD), lambda: None) is None
 
 
 def test_a_discard_that_dies_leaves_a_table_with_its_rows_or_what_can_be_discarded_again() -> None:

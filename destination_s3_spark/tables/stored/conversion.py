@@ -25,8 +25,8 @@ from destination_s3_spark.errors import ConfigError, DataError
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Decimal, Scalar, readable
 from destination_s3_spark.schema.arrow import META_FIELDS, MICROS, RAW_SCHEMA, arrow_type
 from destination_s3_spark.schema.placement import TableField
-from destination_s3_spark.schema.table_schema import TableSchema
-from destination_s3_spark.schema.type_merge import TypeConflictError, merge_types
+from destination_s3_spark.schema.table_schema import TableSchema, column_of
+from destination_s3_spark.schema.type_merge import takes
 from destination_s3_spark.stream_id import StreamId
 
 _MILLIS = pa.timestamp("ms", tz="UTC")
@@ -135,10 +135,7 @@ def _cast_batch(batch: pa.RecordBatch, stored: TableSchema, wanted: TableSchema,
 
 def _flows(origin: TableField, column: TableField, wanted: TableSchema) -> bool:
     """Tell whether stored values of `origin` go to this column of the wanted schema."""
-    if origin.id == column.id:
-        return True
-    moved = any(field.id == origin.id and field.emptied for field in wanted.fields)
-    return origin.recovered_from == column.id and moved and not origin.emptied
+    return column_of(origin, wanted).id == column.id and not (origin.emptied and origin.id != column.id)
 
 
 def _cast_column(batch: pa.RecordBatch, origins: list[TableField], column: TableField, place: Place, changes: Changes) -> pa.Array[Any]:
@@ -147,18 +144,11 @@ def _cast_column(batch: pa.RecordBatch, origins: list[TableField], column: Table
     filled = [origin for origin in origins if batch[origin.name].null_count < len(batch)]
     if not filled:
         return pa.nulls(len(batch), wanted)
-    if len(filled) == 1 and _takes(column.type, filled[0].type):
+    if len(filled) == 1 and takes(column.type, filled[0].type):
         return _as_type(batch[filled[0].name], wanted, (column.name,))
     rows = zip(*(value_texts(batch[origin.name], origin.type) for origin in filled), strict=True)
     texts = [next((text for text in row if text is not None), None) for row in rows]
     return _typed_from(texts, column.type, place, changes)
-
-
-def _takes(wanted: AirbyteType, stored: AirbyteType) -> bool:
-    try:
-        return merge_types(stored, wanted, ()).type == wanted
-    except TypeConflictError:
-        return False
 
 
 def _typed_from(texts: Texts, of: AirbyteType, place: Place, changes: Changes) -> pa.Array[Any]:
@@ -180,7 +170,7 @@ def _loses(batch: pa.RecordBatch, origins: list[TableField], column: TableField,
             times = _typed_from(value_texts(batch[origin.name], origin.type), _TIMESTAMPS[1], (None, 0, ""), Changes())
             if pc.any(pc.not_equal(times, cast.cast(times.type))).as_py():
                 return True
-        if not isinstance(origin.type, Scalar | Decimal) and not _takes(column.type, origin.type):
+        if not isinstance(origin.type, Scalar | Decimal) and not takes(column.type, origin.type):
             texts = zip(value_texts(batch[origin.name], origin.type), value_texts(cast, column.type), strict=True)
             if any(text is not None and kept is not None and _lacks_members(_parsed(kept), _parsed(text)) for text, kept in texts):
                 return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from destination_s3_spark.chain.state import Contents, TableState
@@ -47,7 +48,7 @@ def suspicious_replacement(table: OpenTable) -> Replacement | None:
     return None if enough else found
 
 
-def discard(writer: TableWriter) -> Replacement | None:
+def discard(writer: TableWriter, restore_schema: Callable[[], None]) -> Replacement | None:
     """Drop the replacement that was held back, and return it. Return None, without opening the table, if there is none.
 
     The writer's session must be of the disposition DISCARD. If the process dies after the first block, the replacement is dropped, and the
@@ -60,6 +61,7 @@ def discard(writer: TableWriter) -> Replacement | None:
     dropped = writer.live_files().dropped
     if dropped:
         writer.merge([], dropped, None, contents.operation_count, contents.history)
+    restore_schema()
     writer.close()
     return found
 
