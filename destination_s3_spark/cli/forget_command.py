@@ -33,7 +33,7 @@ from destination_s3_spark.tables.factory import table_factory
 from destination_s3_spark.tables.forgetting.course import Forgetting, referenced
 from destination_s3_spark.tables.forgetting.possible import has_metadata, recorded_table
 from destination_s3_spark.tables.forgetting.search import ReferencedValues
-from destination_s3_spark.tables.forgetting.wanted import ByKeys, Keys, Subject, barring, digest, field_of, keys_of, wanted_rows
+from destination_s3_spark.tables.forgetting.wanted import ByKeys, Keys, Subject, barring, columns_of, digest, keys_of, wanted_rows
 from destination_s3_spark.tables.found import FoundTable
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.stream_table import StreamTable
@@ -279,9 +279,9 @@ def _look(tools: Workshop, found: FoundTable, request: Request, subjects: dict[S
     began = datetime.now(UTC)
     table = recorded_table(tools.table(found) if request.dry_run else _ended(tools, found))
     links = request.cascade.of(found)
-    columns = list(dict.fromkeys((field_of(table, link.references),) for link in links))
+    columns = list(dict.fromkeys((column,) for link in links for column in columns_of(table, link.references)))
     for link in request.cascade.to(found):
-        field_of(table, link.column)
+        columns_of(table, link.column)
     own = subjects.setdefault(found.stream, {})
     if not own:
         say(found.stream, "no row hangs on those rows")

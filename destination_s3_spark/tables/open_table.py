@@ -25,7 +25,7 @@ from destination_s3_spark.schema.schema_event import from_event
 from destination_s3_spark.schema.table_schema import TableSchema, replayed_fields
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.tables.columns.row_plan import control_plan, file_columns, refusal, row_plan, typed_plan
+from destination_s3_spark.tables.columns.row_plan import control_plan, file_columns, plans_of_columns, refusal, row_plan, typed_plan
 from destination_s3_spark.tables.commit.generation import NOTHING, Kept
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.landing.barred import Barred
@@ -154,6 +154,11 @@ class OpenTable:
     def typed_plan(self) -> RowPlan:
         """The plan that types records by the table's columns, whatever its files have."""
         return typed_plan(self.stream, self.schema) if self.layout.of_text else self.plan
+
+    @property
+    def plans_of_columns(self) -> tuple[RowPlan, ...]:
+        """The plans that together type records by all of the table's columns, also by several of one field."""
+        return plans_of_columns(self.stream, self.schema)
 
     def schemas(self, ids: Collection[int]) -> dict[int, TableSchema]:
         """Return the table's schemas with these ids from the chain. The current schema takes no request."""

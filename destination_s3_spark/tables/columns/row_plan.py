@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import zip_longest
 
 import pyarrow as pa
 
@@ -133,6 +135,16 @@ def typed_plan(stream: Stream, schema: TableSchema) -> RowPlan:
     """Make the plan that types records by the columns of a table of text."""
     fields = tuple(Field(column.source, column.name, column.type) for column in schema.fields if column.recovered_from is None)
     return RowPlan(stream.id, stream.sync_id, stream.generation_id, fields, schema.columns, Values.TYPED, _key_of(stream))
+
+
+def plans_of_columns(stream: Stream, schema: TableSchema) -> tuple[RowPlan, ...]:
+    """Make the plans that together type records by all columns: the first by those of `typed_plan`, others by recovered ones."""
+    recovered: dict[str, list[Field]] = {}
+    for column in schema.fields:
+        if column.recovered_from is not None:
+            recovered.setdefault(column.source, []).append(Field(column.source, column.name, column.type))
+    plan = typed_plan(stream, schema)
+    return (plan, *(replace(plan, fields=tuple(filter(None, fields)), key=()) for fields in zip_longest(*recovered.values())))
 
 
 def _key_of(stream: Stream) -> tuple[str, ...]:

@@ -192,8 +192,8 @@ class LogForgetting:
         return (yield from Work(collect_from_log, tasks, lambda task: task.file.bytes).results())
 
     def _plan(self, fields: Iterable[Field]) -> RowPlan:
-        """Return the plan that types these columns of events."""
-        stream, fields = self.table.stream, tuple(fields)
+        """Return the plan that types these columns of events, which have them by name."""
+        stream, fields = self.table.stream, tuple(Field(field.name, field.name, field.type) for field in fields)
         schema = pa.schema([*META_FIELDS, *map(arrow_field, fields)])
         return RowPlan(stream.id, stream.sync_id, stream.generation_id, fields, schema, Values.TYPED)
 

@@ -201,22 +201,24 @@ class Forgetting:
 
     def stored(self, files: Sequence[FileEntry]) -> list[Source]:
         """Return how files are read as rows of the table's columns."""
-        table, plan, of_text = self.table, self.table.typed_plan, self.table.layout.of_text
+        table, plans, of_text = self.table, self.table.plans_of_columns, self.table.layout.of_text
         schemas = table.schemas({file.schema_id or 0 for file in files})
         booleans = frozenset(column.source for column in table.schema.fields if column.type is Scalar.BOOLEAN)
-        sources = {field.name: field.source for field in plan.fields}
+        sources = {column.name: column.source for column in table.schema.fields}
         found: list[Source] = []
         for file in files:
             then = schemas[file.schema_id or 0]
             if not file.key.endswith(ParquetOptions.extension):
                 is_avro = file.key.endswith(AvroOptions.extension)
-                found.append(StoredLines(file, StoredAvro(sources) if is_avro else StoredText(file.key, booleans), plan))
+                lines = StoredAvro(sources) if is_avro else StoredText(file.key, booleans)
+                found.append(StoredLines(file, lines, (table.plan_of(then),) if is_avro and not of_text else plans))
             elif file.kind is FileKind.ADOPTED:
-                found.append(StoredForeign(file, plan))
+                found.append(StoredForeign(file, plans))
             elif file.kind is FileKind.RAW or (of_text and file.kind in (FileKind.STATE, FileKind.DELTA)):
-                found.append(Stored(file, plan if of_text else table.plan_of(then), None, table.schema, UnfitValues.NULL))
+                first, *further = plans if of_text else (table.plan_of(then),)
+                found.append(Stored(file, first, None, table.schema, UnfitValues.NULL, tuple(further)))
             else:
-                found.append(Stored(file, plan, then, table.schema, UnfitValues.NULL))
+                found.append(Stored(file, plans[0], then, table.schema, UnfitValues.NULL))
         return found
 
     def erased(self) -> Update:

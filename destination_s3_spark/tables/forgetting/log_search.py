@@ -167,7 +167,7 @@ def _of_event(event: Event, key: Iterable[str]) -> _Row:
 
 def _typed(images: Sequence[Values], plan: RowPlan) -> pa.RecordBatch:
     """Return the images as rows of the plan's columns, null where an image lacks one."""
-    shown = ({field.source: image[field.name] for field in plan.fields if field.name in image} for image in images)
+    shown = ({field.name: image[field.name] for field in plan.fields if field.name in image} for image in images)
     lines = b"".join(record_line(plan.stream, _text(data)) for data in shown)
     rows = record_typer(plan).type_block(lines).final
     if rows.num_rows != len(images):

@@ -20,11 +20,12 @@ import pyarrow.compute as pc
 from destination_s3_spark.chain.events import BarKeys, BarredKeys
 from destination_s3_spark.decoding.kernel_typer import record_typer
 from destination_s3_spark.decoding.line_rules import replacement
+from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.exact_json.members import members
 from destination_s3_spark.exact_json.values import ARRAY, NULL, OBJECT, object_text
-from destination_s3_spark.schema.airbyte_type import Decimal, Field, Scalar
-from destination_s3_spark.schema.arrow import contiguous
+from destination_s3_spark.schema.airbyte_type import Decimal, Field, Scalar, Union
+from destination_s3_spark.schema.arrow import META_FIELDS, arrow_field, contiguous
 from destination_s3_spark.schema.column_rules import Action, Treatment
 from destination_s3_spark.tables.landing.barred import Digests, key_texts
 from destination_s3_spark.tables.open_table import OpenTable
@@ -126,27 +127,42 @@ def wanted_rows(table: OpenTable, subjects: Sequence[Subject], treatment: Treatm
 
 
 def typed_subjects(table: OpenTable, subjects: Sequence[Subject], treatment: Treatment) -> list[tuple[tuple[Field, ...], pa.RecordBatch]]:
-    """Return the values of a request as rows of the table, by the columns that are named together. Raises as `wanted_rows`."""
-    fields = {name: field_of(table, name) for name in dict.fromkeys(name for subject in subjects for name in subject.columns)}
-    forms = [form for subject in subjects for form in _forms(table, subject, treatment)]
-    rows = _typed(table, forms)
-    places: dict[tuple[str, ...], list[int]] = {}
-    for number, subject in enumerate(forms):
-        places.setdefault(subject.columns, []).append(number)
-    return [(tuple(fields[name] for name in names), rows.take(pa.array(numbers))) for names, numbers in places.items()]
+    """Return the values of a request as rows of the table, by the columns that are named together. Raises as `wanted_rows`.
+
+    A field whose type has changed has several columns, and its values are those of each that they fit.
+    """
+    columns = {name: columns_of(table, name) for name in dict.fromkeys(name for subject in subjects for name in subject.columns)}
+    tried = [
+        (number, fields, form)
+        for number, subject in enumerate(subjects)
+        for form in _forms(table, subject, treatment)
+        for fields in product(*(columns[name] for name in form.columns))
+    ]
+    rows, fits = _typed(table, [(fields, form) for _, fields, form in tried])
+    unfit = set(range(len(subjects))).difference(number for (number, _, _), fit in zip(tried, fits, strict=True) if fit)
+    if unfit:
+        names = sorted({name for number in unfit for name in subjects[number].columns})
+        raise table.refuse(
+            f"a value of {', '.join(names)} does not fit the type of its column, so no row can be found by it. Name another field."
+        )
+    places: dict[tuple[Field, ...], list[int]] = {}
+    for place, ((_, fields, _), fit) in enumerate(zip(tried, fits, strict=True)):
+        if fit:
+            places.setdefault(fields, []).append(place)
+    return [(fields, rows.take(pa.array(found))) for fields, found in places.items()]
 
 
-def field_of(table: OpenTable, source: str) -> Field:
-    """Return the column of a JSON key."""
+def columns_of(table: OpenTable, source: str) -> tuple[Field, ...]:
+    """Return the columns of a JSON key that hold single values, of which a field of the key has one."""
     found = [column for column in table.schema.fields if column.source == source]
     if not found:
         raise table.refuse(f"its table has no column of the field '{source}', so no row can be found by it.")
-    if len(found) > 1:
-        raise table.refuse(f"its table has {len(found)} columns of the field '{source}', whose type has changed. Name another field.")
-    column = found[0]
-    if not isinstance(column.type, Scalar | Decimal):
-        raise table.refuse(f"the field '{source}' does not hold single values, so no row can be found by it.")
-    return Field(column.source, column.name, column.type)
+    if table.spec is not None and source in {field.source for field in table.spec.key}:
+        found = [column for column in found if column.recovered_from is None]
+    single = tuple(Field(column.source, column.name, column.type) for column in found if isinstance(column.type, Scalar | Decimal))
+    if not single or any(isinstance(column.type, Union) for column in found):
+        raise table.refuse(f"the field '{source}' does not hold single values of one type each, so no row can be found by it.")
+    return single
 
 
 def _forms(table: OpenTable, subject: Subject, treatment: Treatment) -> Iterator[Subject]:
@@ -161,17 +177,15 @@ def _forms(table: OpenTable, subject: Subject, treatment: Treatment) -> Iterator
     yield from (Subject(values) for values in product(*forms))
 
 
-def _typed(table: OpenTable, subjects: Sequence[Subject]) -> pa.RecordBatch:
-    """Return the subjects as rows of the table. Raises ConfigError for a value that does not fit its column."""
-    lines = b"".join(record_line(table.stream.id, object_text(dict(subject.values))) for subject in subjects)
-    rows = record_typer(table.typed_plan).type_block(lines).final
-    changed = pc.greater(pc.list_value_length(contiguous(rows[META]).field("changes")), 0)
-    if pc.any(changed).as_py():
-        names = sorted({name for subject in subjects for name in subject.columns})
-        raise table.refuse(
-            f"a value of {', '.join(names)} does not fit the type of its column, so no row can be found by it. Name another field."
-        )
-    return rows
+def _typed(table: OpenTable, tried: Sequence[tuple[tuple[Field, ...], Subject]]) -> tuple[pa.RecordBatch, list[bool]]:
+    """Return values as rows of the columns in which they are looked for, and whether all values of each row fit them."""
+    columns = {field.name: Field(field.name, field.name, field.type) for fields, _ in tried for field in fields}
+    key = () if table.spec is None else tuple(field.name for field in table.spec.key)
+    stream, arrow = table.stream, pa.schema([*META_FIELDS, *map(arrow_field, columns.values())])
+    plan = RowPlan(stream.id, stream.sync_id, stream.generation_id, tuple(columns.values()), arrow, key=key)
+    named = ({field.name: text for field, (_, text) in zip(fields, form.values, strict=True)} for fields, form in tried)
+    rows = record_typer(plan).type_block(b"".join(record_line(stream.id, object_text(values)) for values in named)).final
+    return rows, pc.equal(pc.list_value_length(contiguous(rows[META]).field("changes")), 0).to_pylist()
 
 
 def keys_of(table: OpenTable, subjects: Sequence[Subject], treatment: Treatment) -> Keys:
@@ -180,10 +194,11 @@ def keys_of(table: OpenTable, subjects: Sequence[Subject], treatment: Treatment)
         rule = treatment.rule_of((name,))
         if rule is not None and rule.action is Action.TRUNCATE:
             raise table.refuse(f"'{name}' is cut by tables.columns, so records of others have the same rest. Name another field.")
-    return {
-        tuple(field.source for field in fields): {tuple(text or b"" for text in key) for key in key_texts(rows, fields)}
-        for fields, rows in typed_subjects(table, subjects, treatment)
-    }
+    keys: Keys = {}
+    for fields, rows in typed_subjects(table, subjects, treatment):
+        texts = keys.setdefault(tuple(field.source for field in fields), set())
+        texts.update(tuple(text or b"" for text in key) for key in key_texts(rows, fields))
+    return keys
 
 
 def barring(before: BarKeys | None, keys: Keys) -> BarKeys | None:

@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from destination_s3_spark.decoding.changes import Changes, Place, stored_changes
-from destination_s3_spark.decoding.kernel_typer import record_typer
 from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.decoding.record_line import UnreadableRecord
 from destination_s3_spark.decoding.reference import converter_of, typed_array
@@ -28,6 +27,7 @@ from destination_s3_spark.schema.placement import TableField
 from destination_s3_spark.schema.table_schema import TableSchema, column_of
 from destination_s3_spark.schema.type_merge import takes
 from destination_s3_spark.stream_id import StreamId
+from destination_s3_spark.tables.stored.columns_typer import ColumnsTyper
 
 _MILLIS = pa.timestamp("ms", tz="UTC")
 
@@ -83,25 +83,25 @@ def project(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays([_projected(table, field) for field in schema], schema=schema)
 
 
-def retyped_rows(raw: Iterable[pa.RecordBatch], plan: RowPlan) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-    """Yield rows of a raw table together with the same rows typed by the plan, in batches of a few MiB of JSON text.
+def retyped_rows(raw: Iterable[pa.RecordBatch], *plans: RowPlan) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+    """Yield rows of a raw table together with the same rows typed by the plans, in batches of a few MiB of JSON text.
 
-    The typed rows equal those that landing makes of the original lines by this plan, for any of its values (TYPED, CELLS, RECORD). Only
+    The typed rows equal those that landing makes of the original lines by one plan, for any of its values (TYPED, CELLS, RECORD). Only
     ids, times, generations, sync ids and the source's changes are taken from the raw rows. `raw` are batches of any size, as read from a
     raw file. Raises DataError when a row's `_airbyte_data` is not a JSON object.
     """
-    typer = record_typer(plan)
+    typer, stream = ColumnsTyper(plans), plans[0].stream
     for batch in raw:
         rows = _raw_rows(batch)
         for first, count in _blocks(rows["_airbyte_data"]):
             part = rows.slice(first, count)
             try:
-                yield part, typer.retype(part).final
+                yield part, typer.retype(part)
             except UnreadableRecord:
                 raise DataError(
-                    f'Stream "{plan.stream}": a row of its raw table holds no JSON object in _airbyte_data, so the table cannot be rebuilt '
+                    f'Stream "{stream}": a row of its raw table holds no JSON object in _airbyte_data, so the table cannot be rebuilt '
                     "from it: the raw file was changed or damaged. Restore it from a backup of the bucket, or run a refresh.",
-                    stream=plan.stream,
+                    stream=stream,
                 ) from None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal as PythonDecimal
 from itertools import islice
@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from destination_s3_spark.chain.files import FileEntry
-from destination_s3_spark.decoding.kernel_typer import record_typer
 from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.decoding.record_line import UnreadableRecord
 from destination_s3_spark.errors import DataError
@@ -24,6 +23,7 @@ from destination_s3_spark.schema.airbyte_type import Decimal, Field, Scalar
 from destination_s3_spark.storage.ranged import RangedFile
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.stream_id import StreamId
+from destination_s3_spark.tables.stored.columns_typer import ColumnsTyper
 from destination_s3_spark.tables.stored.rewrite import ROWS_AT_ONCE, Stored
 
 LINES_AT_ONCE = 2_048
@@ -40,11 +40,11 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class StoredLines:
-    """A final file of text or Avro, and the plan that types its records."""
+    """A final file of text or Avro, and the plans that type its records."""
 
     file: FileEntry
     text: StoredText | StoredAvro
-    plan: RowPlan
+    plans: Sequence[RowPlan]
 
     def rows(self, s3: S3Settings) -> Iterator[tuple[None, pa.RecordBatch]]:
         """Yield batches of typed rows, as `Stored.rows` does."""
@@ -52,7 +52,7 @@ class StoredLines:
 
     def lines(self, s3: S3Settings) -> Iterator[Lines]:
         """Yield rows in order. Raises DataError for a file that is damaged."""
-        stream, typer = self.plan.stream, record_typer(self.plan)
+        stream, typer = self.plans[0].stream, ColumnsTyper(self.plans)
         with RangedFile(s3, self.file.key, self.file.bytes) as source:
             try:
                 found = self.text.rows(source)
@@ -60,7 +60,7 @@ class StoredLines:
                     header = b"".join(row for row, record in some if record is None)
                     given = [(row, record) for row, record in some if record is not None]
                     records = b"".join(record_line(stream, record) for _, record in given)
-                    yield Lines(header, [row for row, _ in given], typer.type_block(records).final)
+                    yield Lines(header, [row for row, _ in given], typer.type_block(records))
             except (ValueError, EOFError, LookupError, UnreadableRecord) as error:
                 raise DataError(
                     f"Stream '{stream}': the file '{self.file.key}' is damaged ({type(error).__name__}). Nothing was changed. Restore it "
@@ -77,10 +77,10 @@ def record_line(stream: StreamId, data: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class StoredForeign:
-    """A Parquet file whose columns no block knows. Its single values are typed again by the plan, as those of records."""
+    """A Parquet file whose columns no block knows. Its single values are typed again by the plans, as those of records."""
 
     file: FileEntry
-    plan: RowPlan
+    plans: Sequence[RowPlan]
 
     def rows(self, s3: S3Settings) -> Iterator[tuple[None, pa.RecordBatch]]:
         """Yield batches of typed rows, as `Stored.rows` does."""
@@ -88,15 +88,16 @@ class StoredForeign:
 
     def copies(self, s3: S3Settings) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
         """Yield batches of rows as they are stored, each with the same rows typed."""
-        typer, stream = record_typer(self.plan), self.plan.stream
-        single = {field.name: field for field in self.plan.fields if isinstance(field.type, Scalar | Decimal)}
+        typer, stream = ColumnsTyper(self.plans), self.plans[0].stream
+        wanted = {field.source for plan in self.plans for field in plan.fields if isinstance(field.type, Scalar | Decimal)}
+        single = {field.name: field for field in self.plans[0].fields if field.source in wanted}
         with RangedFile(s3, self.file.key, self.file.bytes) as source:
             file = pq.ParquetFile(source, pre_buffer=True)
             for group in range(file.num_row_groups):
                 for batch in file.iter_batches(ROWS_AT_ONCE, row_groups=[group]):
                     rows = batch.select([name for name in batch.schema.names if name in single]).to_pylist()
                     lines = b"".join(record_line(stream, _object(row, single)) for row in rows)
-                    yield batch, typer.type_block(lines).final
+                    yield batch, typer.type_block(lines)
 
 
 Source: TypeAlias = Stored | StoredLines | StoredForeign

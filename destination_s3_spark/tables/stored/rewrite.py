@@ -37,6 +37,8 @@ class Stored:
     wanted: TableSchema
     """The schema to which rows are cast if they are not raw rows."""
     unfit: UnfitValues
+    further: tuple[RowPlan, ...] = ()
+    """Plans by which raw rows are also typed, to further columns of the same fields."""
 
     def rows(self, s3: S3Settings) -> Iterator[tuple[pa.RecordBatch | None, pa.RecordBatch]]:
         """Yield batches of rows in the current columns, each after its raw rows, or None if the file has no raw rows.
@@ -52,7 +54,7 @@ class Stored:
             # Row groups are requested one by one, because everything that Arrow reads ahead of a request stays in memory.
             batches = (batch for group in range(file.num_row_groups) for batch in file.iter_batches(ROWS_AT_ONCE, row_groups=[group]))
             if self.schema is None:
-                yield from retyped_rows(batches, self.plan)
+                yield from retyped_rows(batches, self.plan, *self.further)
                 return
             for batch in batches:
                 try:
