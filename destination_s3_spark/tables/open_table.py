@@ -16,7 +16,7 @@ from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.formats.file_format import FileColumns, FileOptions
 from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.protocol.catalog import Stream
-from destination_s3_spark.schema.airbyte_type import Field, Scalar
+from destination_s3_spark.schema.airbyte_type import AirbyteType, Field, Scalar
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, arrow_field
 from destination_s3_spark.schema.column_rules import Treatment
 from destination_s3_spark.schema.encodings import Encodings
@@ -193,7 +193,10 @@ class OpenTable:
         """Return the barred keys with a plan that types their fields, declared or not, if that of the rows does not."""
         if plan.values is Values.TYPED and barred.fields <= {field.source for field in plan.fields}:
             return barred
-        known = {column.source: column.type for column in self.schema.fields}
+        known: dict[str, AirbyteType] = {}
+        for column in self.schema.fields:
+            if not column.emptied:  # of a field with several columns, text holds any value
+                known[column.source] = Scalar.STRING if column.source in known else column.type
         sources = enumerate(sorted(barred.fields))
         fields = tuple(Field(source, f"field_{number}", known.get(source, Scalar.STRING)) for number, source in sources)
         arrow = pa.schema([*META_FIELDS, *map(arrow_field, fields)])

@@ -182,6 +182,19 @@ def test_later_records_with_a_value_of_either_type_are_left_out(lake: Lake, mode
     assert lake.holding() == []
 
 
+@pytest.mark.parametrize("types", [(WORDS, NUMBERS), (NUMBERS, WORDS)], ids=["texts first", "numbers first"])
+def test_later_records_are_left_out_of_text_files(lake: Lake, types: list[dict[str, Any]]) -> None:
+    lake.options = {}
+    for of in types:
+        go(lake, "append", of, [(1, 1)])
+    lake.format = TEXTS[0]
+    go(lake, "append", WORDS, [(2, MARK), (3, FIVE)])
+    lake.forget({"name": MARK}, {"name": FIVE}, forever=True)
+    go(lake, "append", WORDS, [(4, MARK), (5, FIVE), (6, f"{FIVE}"), (7, "seven")])
+    assert left_as_sent(lake) == [1, 1, 7]
+    assert lake.holding() == []
+
+
 def test_rows_hang_on_values_of_either_type(s3_settings: S3Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = ShopLake(s3_settings, tmp_path)
     lake.versioned()
