@@ -6,8 +6,9 @@ A commit adds a group: data files named `{offset}-{token}-{part}-{kind}{extensio
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from enum import Enum
+from itertools import count
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -98,11 +99,37 @@ class LogColumn(msgspec.Struct, frozen=True):
 
 
 class LogFile(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A data file: its name in the folder and its number of events or rows, and that of those that were forgotten."""
+    """A data file: its name in the folder and its number of events or rows, and that of those that were forgotten.
+
+    `gone` has the places of forgotten rows in the first version of the file, counted from 0, in order. Events carry their number, so it is
+    empty for these, and for files that an early version redacted.
+    """
 
     key: str
     rows: int
     redacted: int = 0
+    gone: tuple[int, ...] = ()
+
+    def places(self) -> Iterator[int]:
+        """Yield the place of each row in the first version of the file, without end.
+
+        Forgotten rows whose places are not known count as the first ones, so no row gets a lower number than it had.
+        """
+        gone = self._forgotten()
+        return (place for place in count() if place not in gone)
+
+    def redacted_to(self, key: str, forgotten: Collection[int], *, numbered: bool) -> LogFile:
+        """Return the file without the rows at these positions, counted from 0. `numbered`: whether rows carry their number."""
+        if not forgotten:
+            return LogFile(key, self.rows, self.redacted, self.gone)
+        rows, redacted = self.rows - len(forgotten), self.redacted + len(forgotten)
+        if numbered:
+            return LogFile(key, rows, redacted)
+        added = (place for position, place in zip(range(self.rows), self.places(), strict=False) if position in forgotten)
+        return LogFile(key, rows, redacted, tuple(sorted(self._forgotten().union(added))))
+
+    def _forgotten(self) -> frozenset[int]:
+        return frozenset(self.gone if len(self.gone) == self.redacted else range(self.redacted))
 
 
 class Manifest(msgspec.Struct, frozen=True, rename="camel", kw_only=True):

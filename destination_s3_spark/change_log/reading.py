@@ -70,9 +70,8 @@ class ChangeLogFolder:
         for file in manifest.files:
             last = before + file.rows + file.redacted
             if file.rows and interval.meets(before + 1, last):
-                for number, record in enumerate(self._file_records(manifest, file), start=before + 1):
-                    # Events were counted before some were forgotten.
-                    sequence = sum(record["operationCount"].values()) if "operationCount" in record else number
+                for record, place in zip(self._file_records(manifest, file), file.places(), strict=False):
+                    sequence = sum(record["operationCount"].values()) if "operationCount" in record else before + 1 + place
                     if interval.meets(sequence, sequence):
                         yield {"generation": manifest.generation_id, "sequence": sequence, **record}
             before = last

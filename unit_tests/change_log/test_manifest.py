@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -46,6 +47,21 @@ def test_a_manifest_says_all_one_needs_to_read_its_files(manifest: Manifest) -> 
 
 def test_a_manifest_reads_back(manifest: Manifest) -> None:
     assert Manifest.from_bytes(manifest.to_bytes(), "key") == manifest
+
+
+def test_rows_keep_the_place_that_they_had_before_others_were_forgotten() -> None:
+    file = LogFile("a", 6).redacted_to("b", {1, 4}, numbered=False)
+    assert file == LogFile("b", 4, 2, (1, 4))
+    assert list(islice(file.places(), 4)) == [0, 2, 3, 5]
+    assert file.redacted_to("c", {1, 3}, numbered=False) == LogFile("c", 2, 4, (1, 2, 4, 5))
+    assert file.redacted_to("c", (), numbered=False) == LogFile("c", 4, 2, (1, 4))
+    assert LogFile("a", 6).redacted_to("b", {1, 4}, numbered=True) == LogFile("b", 4, 2)
+
+
+def test_rows_are_not_passed_over_where_the_places_of_forgotten_ones_are_not_known() -> None:
+    file = LogFile("b", 4, 2)
+    assert list(islice(file.places(), 4)) == [2, 3, 4, 5]
+    assert file.redacted_to("c", {1}, numbered=False) == LogFile("c", 3, 3, (0, 1, 3))
 
 
 def test_members_of_newer_versions_are_passed_over(manifest: Manifest) -> None:

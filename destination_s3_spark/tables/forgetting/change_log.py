@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
-from destination_s3_spark.change_log.manifest import GroupName, LogFile, LogName, Manifest, ManifestFile, log_objects
+from destination_s3_spark.change_log.manifest import GroupName, LogKind, LogName, Manifest, ManifestFile, log_objects
 from destination_s3_spark.decoding.plan import RowPlan, Values
 from destination_s3_spark.errors import DataError
 from destination_s3_spark.schema.airbyte_type import Field
@@ -167,13 +167,14 @@ class LogForgetting:
         """Stage the manifest of a group that takes the place of another one. Raises Bug if its files lack other rows than they should."""
         files = []
         for file, before in zip(group.files, group.manifest.files, strict=True):
-            now, gone = made[self._renamed(file.key, name)], len(self.places.get(file.key, ()))
-            if now.rows != before.rows - gone:
+            now, gone = made[self._renamed(file.key, name)], self.places.get(file.key, frozenset())
+            if now.rows != before.rows - len(gone):
                 raise DataError(
                     f"The file {file.key} of the change log has other rows than its manifest says. Nothing was changed.",
                     stream=self.table.stream.id,
                 )
-            files.append(LogFile(now.key.rpartition("/")[2], now.rows, before.redacted + gone))
+            is_numbered = group.manifest.kind is LogKind.CHANGES
+            files.append(before.redacted_to(now.key.rpartition("/")[2], gone, numbered=is_numbered))
         manifest = msgspec.structs.replace(group.manifest, files=tuple(files), replaces=str(group.name))
         sink = StagedFileSink(self.resources.task.s3, f"{self.table.layout.changes}{name.manifest}")
         with StagedFile(FileKind.CHANGES, sink, ManifestFile(sink)) as staged:
