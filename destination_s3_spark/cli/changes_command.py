@@ -19,9 +19,10 @@ from destination_s3_spark.cli.terminal import Progress
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.storage.configured import path_template, s3_settings
 from destination_s3_spark.storage.object_store import ObjectStore
+from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.ranged import RangedFile
 from destination_s3_spark.storage.s3 import S3Store
-from destination_s3_spark.storage.table_paths import CHANGES_FOLDER, changes_root
+from destination_s3_spark.storage.table_paths import CHANGES_FOLDER, changes_root, changes_roots_of
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.wording import printable_json
 
@@ -33,12 +34,10 @@ def run(config_path: str, name: str, namespace: str | None, key: Mapping[str, An
     """
     config = read_config(config_path)
     store = S3Store(s3_settings(config))
-    stream = StreamId.of(namespace, name)
     template = path_template(config, datetime.now(UTC), sync_id=0)
-    folder = changes_root(template, stream)
-    log = ChangeLogFolder(store, folder, lambda key, size: RangedFile(store.settings, key, size))
-    if not log.groups:
-        raise ConfigError(_no_log(store, f"{template.base}{CHANGES_FOLDER}/", stream, config.s3_bucket_name))
+    log = _log(store, template, name, namespace)
+    if log is None:
+        raise ConfigError(_no_log(store, f"{template.base}{CHANGES_FOLDER}/", StreamId.of(namespace, name), config.s3_bucket_name))
     shown = nullcontext(None) if sys.stdout.isatty() else Progress("reading the change log")
     with suppress(BrokenPipeError), shown as progress:  # the reader closed the pipe early (`| head`)
         groups = log.from_last_snapshot() if from_last_snapshot else log.groups
@@ -47,6 +46,29 @@ def run(config_path: str, name: str, namespace: str | None, key: Mapping[str, An
             if progress is not None:
                 progress.update(number, note="records printed")
     return 0
+
+
+def _log(store: S3Store, template: PathTemplate, name: str, namespace: str | None) -> ChangeLogFolder | None:
+    """Return the log of a stream, None if there is none. Raises ConfigError when streams of several namespaces have the name.
+
+    Without a namespace, the name may be the namespace, a dot and the name, which then is the stream's whatever others are called.
+    """
+
+    def opened(folder: str) -> ChangeLogFolder:
+        return ChangeLogFolder(store, folder, lambda key, size: RangedFile(store.settings, key, size))
+
+    if namespace is not None:
+        log = opened(changes_root(template, StreamId.of(namespace, name)))
+        return log if log.groups else None
+    ends = {name, *(name[at + 1 :] for at, character in enumerate(name) if character == ".")}
+    roots = sorted({root for end in ends for root in changes_roots_of(template, end, store.folders)})
+    named = {log.manifest(log.groups[0]).stream: log for root in roots if (log := opened(root)).groups}
+    found = {stream: log for stream, log in named.items() if name in (stream.name, str(stream))}
+    found = {stream: log for stream, log in found.items() if str(stream) == name} or found
+    if len(found) > 1:
+        names = ", ".join(sorted(map(str, found)))
+        raise ConfigError(f"There are {len(found)} change logs of streams of the name {name}: {names}. Add --namespace.")
+    return next(iter(found.values()), None)
 
 
 def _number(value: Decimal) -> orjson.Fragment:
@@ -85,5 +107,5 @@ def _no_log(store: ObjectStore, changes: str, stream: StreamId, bucket: str) -> 
     known = f"Logs there: {', '.join(folders)} (namespace/stream)." if folders else "There is none at all."
     return (
         f"There is no change log of stream {stream} under s3://{bucket}/{changes}. {known} Only deduplicated tables have one, and "
-        "only since change_log was switched on. A stream with a namespace needs --namespace."
+        "only since change_log was switched on."
     )

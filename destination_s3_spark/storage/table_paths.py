@@ -50,6 +50,20 @@ def changes_root(template: PathTemplate, stream: StreamId) -> str:
     return _own_root(template, stream, CHANGES_FOLDER)
 
 
+def changes_roots_of(template: PathTemplate, name: str, folders: Callable[[str], Iterable[str]]) -> Iterator[str]:
+    """Yield the folders that may have the change log of a stream of this name, in any namespace or in none, or of another one.
+
+    `folders` gives those directly in a folder, each ending in "/". A hash in a folder's name does not count.
+    """
+
+    def stem(root: str) -> str:
+        return _LOOKS_HASHED.sub("", root.rstrip("/").rpartition("/")[2])
+
+    wanted = stem(changes_root(template, StreamId(None, name)))
+    for top in folders(f"{template.base}{CHANGES_FOLDER}/"):
+        yield from (root for root in (top, *folders(top)) if stem(root) == wanted)
+
+
 def history_root(template: PathTemplate, stream: StreamId) -> str:
     """Return the folder of the table's histories, ending in "/": `airbyte_history/<namespace>/<stream>/`, unique per stream."""
     return _own_root(template, stream, HISTORY_FOLDER)

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,12 @@ from destination_s3_spark.change_log.events import LogColumns
 from destination_s3_spark.change_log.manifest import GroupName, LogFile, LogKind, LogName, manifest_of
 from destination_s3_spark.change_log.options import ChangeLogFormat, ChangeLogOptions, open_snapshot
 from destination_s3_spark.cli import operator_command
+from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.storage.table_paths import changes_root
 from destination_s3_spark.stream_id import StreamId
 
+TEMPLATE = PathTemplate("lake", None, None, datetime(2026, 1, 1, tzinfo=UTC), 0)
 OPTIONS = ChangeLogOptions(ChangeLogFormat.JSONL)
 FIELDS = (pa.field("id", pa.int64()), pa.field("line", pa.int64()), pa.field("name", pa.string()))
 
@@ -36,7 +40,7 @@ def put_snapshot(store: S3Store) -> Callable[..., None]:
         manifest = manifest_of(
             columns, OPTIONS, LogKind.SNAPSHOT, (offset, 0), [LogFile(name, file.close().rows)], OperationCount(), OperationCount(len(rows))
         )
-        folder = f"lake/airbyte_changes/{stream.namespace}/{stream.name}/" if stream.namespace else f"lake/airbyte_changes/{stream.name}/"
+        folder = changes_root(TEMPLATE, stream)
         store.put(folder + name, sink.getvalue())
         store.put(folder + GroupName(offset, "0" * 26).manifest, manifest.to_bytes())
 
@@ -105,12 +109,49 @@ def test_generations_are_told_apart(put_snapshot: Callable[..., None], changes: 
 def test_a_stream_without_a_log_is_told_where_there_are_some(put_snapshot: Callable[..., None], changes: Callable[..., Any]) -> None:
     put_snapshot(StreamId("shop", "orders"), 7, ORDERS)
 
-    code, records, err = changes("--stream", "orders")
+    code, records, err = changes("--stream", "items")
 
     assert (code, records) == (1, [])
-    assert "no change log of stream orders under" in err
+    assert "no change log of stream items under" in err
     assert "shop/orders" in err
-    assert "--namespace" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "generation"),
+    [
+        (["users"], 1),
+        (["shop.users"], 1),
+        (["users", "--namespace", "shop"], 1),
+        (["orders"], 4),
+        (["orders", "--namespace", ""], 4),
+        (["orders", "--namespace", "other"], 3),
+        (["shop.orders"], 2),
+        (["my items"], 5),
+        (["a.b.items"], 6),
+    ],
+)
+def test_a_name_alone_is_enough_where_no_other_stream_has_it(
+    put_snapshot: Callable[..., None], changes: Callable[..., Any], arguments: list[str], generation: int
+) -> None:
+    streams = (("shop", "users"), ("shop", "orders"), ("other", "orders"), (None, "orders"), ("my shop", "my items"), ("a.b", "items"))
+    for number, stream in enumerate(streams, start=1):
+        put_snapshot(StreamId(*stream), number, ORDERS)
+
+    code, records, err = changes("--stream", *arguments)
+
+    assert (code, {record["generation"] for record in records}, err) == (0, {generation}, "")
+
+
+def test_a_name_of_several_streams_is_refused_with_their_names(put_snapshot: Callable[..., None], changes: Callable[..., Any]) -> None:
+    for namespace in ("shop", "other"):
+        put_snapshot(StreamId(namespace, "orders"), 7, ORDERS)
+
+    code, records, err = changes("--stream", "orders")
+    none, _, said = changes("--stream", "orders", "--namespace", "")
+
+    assert (code, records, none) == (1, [], 1)
+    assert "2 change logs of streams of the name orders: other.orders, shop.orders. Add --namespace." in err
+    assert "no change log of stream orders under" in said
 
 
 def test_without_any_log_it_says_so(changes: Callable[..., Any]) -> None:
