@@ -195,7 +195,9 @@ def run(  # noqa: PLR0913 (one parameter per option)
     forever: bool = False,
     dry_run: bool = False,
 ) -> int:
-    """Forget rows of the tables of a stream, one table after the other. Return 1 if a table failed. Raises SyncError.
+    """Forget rows of the table of a stream, or of those that match a pattern, one after the other. Return 1 if a table failed.
+
+    Raises SyncError.
 
     `texts`: JSON objects; `keys`: a file of JSON objects, one per line. `cascade`: a file that says which rows hang on others. `forever`:
     whether later records with the keys are left out.
@@ -206,6 +208,7 @@ def run(  # noqa: PLR0913 (one parameter per option)
     factory = table_factory(config)
     every = factory.find()
     found, failed = chosen(factory, every, name, namespace, lambda _: True)
+    _require_one_or_pattern(name, found)
     links = Cascade()
     if cascade is not None:
         links = Cascade.parse(read_file(cascade, "file of the cascade"), lambda stream: factory.choose(every, stream, None))
@@ -218,6 +221,16 @@ def run(  # noqa: PLR0913 (one parameter per option)
                 say(error.stream or tables[0].stream, f"failed. {error.message}")
                 failed = True
     return 1 if failed else 0
+
+
+def _require_one_or_pattern(name: str, found: Sequence[FoundTable]) -> None:
+    """Raise ConfigError if streams of several namespaces have just this name: what is forgotten in the wrong one is lost."""
+    if len(found) > 1 and any(name in (table.stream.name, str(table.stream)) for table in found):
+        names = ", ".join(sorted(str(table.stream) for table in found))
+        raise ConfigError(
+            f"There are {len(found)} tables of streams of the name {name}: {names}. Nothing was changed. Say which with --namespace, "
+            "which is '' for a stream without one."
+        )
 
 
 @contextmanager

@@ -82,7 +82,8 @@ def _table_options(text: str, *, pattern: bool = True) -> Option:
     text += " It may be a pattern with * and ?." if pattern else ""
 
     def add(command: Callable[..., int]) -> Callable[..., int]:
-        command = click.option("--namespace", metavar="NS", help="The stream's namespace, where the name alone is not enough.")(command)
+        about = "The stream's namespace, where the name alone is not enough. '' is for a stream without one."
+        command = click.option("--namespace", metavar="NS", help=about)(command)
         command = click.option("--stream", metavar="NAME", help=text)(command)
         return _config_option(command)
 

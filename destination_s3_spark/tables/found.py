@@ -59,14 +59,15 @@ class FoundTables:
     def choose(self, name: str, namespace: str | None, place: str) -> list[FoundTable]:
         """Choose the tables of the streams with this name, or that match it as a pattern with * and ?, and with this namespace if given.
 
-        Raises ConfigError when there are none.
+        An empty namespace is that of streams without one. Raises ConfigError when there are none.
         """
-        tables = [table for table in self.tables if namespace in (None, table.stream.namespace)]
+        tables = [table for table in self.tables if namespace is None or table.stream.namespace == (namespace or None)]
         chosen = [table for table in tables if table.stream.name == name] or [table for table in tables if table.stream.matches(name)]
         if not chosen:
             known = ", ".join(sorted(str(table.stream) for table in self.tables)) or "none"
             unread = "".join(f" {table.table} cannot be read: {table.reason}" for table in self.unread)
-            raise ConfigError(f"There is no table of stream {StreamId(namespace, name)} under {place}. Tables there: {known}.{unread}")
+            stream = f"{StreamId.of(namespace, name)}{' without a namespace' if namespace == '' else ''}"
+            raise ConfigError(f"There is no table of stream {stream} under {place}. Tables there: {known}.{unread}")
         return chosen
 
 

@@ -73,6 +73,22 @@ def test_one_stream_can_be_chosen(make_table: Callable[..., Any], repair: Any) -
     assert (code, [line.partition(":")[0] for line in lines]) == (0, ["[1/1] b.users"])
 
 
+def test_an_empty_namespace_chooses_the_stream_without_one(
+    make_table: Callable[..., Any], repair: Any, config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tables = [make_table(*name) for name in ((None, "users"), ("a", "users"), ("a", "orders"))]
+    for table in tables:
+        append(table, 1)
+
+    code, lines = repair(tables[0], "--stream", "users", "--namespace", "")
+    assert (code, [line.partition(":")[0] for line in lines]) == (0, ["[1/1] users"])
+    _, lines = repair(tables[0], "--stream", "*s", "--namespace", "")
+    assert [line.partition(":")[0] for line in lines] == ["[1/1] users"]
+
+    assert operator_command(["repair", "--config", str(config), "--stream", "orders", "--namespace", ""]) == 1
+    assert "There is no table of stream orders without a namespace under" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("chosen", "found"),
     [
