@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -55,6 +56,7 @@ def run(
     found = find_tables(factory)
     publishers = factory.publishers(found)
     if name is None:
+        found = replace(found, tables=tuple(factory.choose(found, None, namespace)))
         return report_unread(_all_tables(factory, publishers, found, output, terminal))
     tables = choose(factory, found, name, namespace)
     if output is not Output.TABLE:

@@ -149,7 +149,7 @@ def chosen(
     factory: TableFactory, every: FoundTables, name: str | None, namespace: str | None, is_wanted: Callable[[FoundTable], bool]
 ) -> tuple[list[FoundTable], bool]:
     """Return the tables of a stream, or all without a name, that are wanted, and whether one failed, of which the reason is printed."""
-    found = every.tables if name is None else factory.choose(every, name, namespace)
+    found = factory.choose(every, name, namespace)
     unread = every.unread if name is None else ()
     for table in unread:
         sys.stdout.write(f"{table.table}: failed. {table.reason}\n")

@@ -61,7 +61,7 @@ def _each(
     namespace: str | None,
 ) -> int:
     """Act on a stream's tables or on all, and print what `act` says of each, and whether all is well with it. Return the exit code."""
-    chosen = found.tables if name is None else factory.choose(found, name, namespace)
+    chosen = factory.choose(found, name, namespace)
     unread = found.unread if name is None else ()
     total = len(chosen) + len(unread)
     if not total:

@@ -86,8 +86,8 @@ class TableFactory:
         """Find the tables of the bucket path by their chains."""
         return find_tables(self.store, self.template, self.map_tables)
 
-    def choose(self, found: FoundTables, name: str, namespace: str | None) -> list[FoundTable]:
-        """Choose the tables of the streams with this name or pattern, as `FoundTables.choose`."""
+    def choose(self, found: FoundTables, name: str | None, namespace: str | None) -> list[FoundTable]:
+        """Choose the tables of the streams with this name or pattern, or all without one, as `FoundTables.choose`."""
         return found.choose(name, namespace, self.place)
 
     def read_chain(self, found: FoundTable) -> Chain:

@@ -56,11 +56,15 @@ class FoundTables:
         """The final root of each table."""
         return {found.stream: found.seed.final_root for found in self.tables}
 
-    def choose(self, name: str, namespace: str | None, place: str) -> list[FoundTable]:
+    def choose(self, name: str | None, namespace: str | None, place: str) -> list[FoundTable]:
         """Choose the tables of the streams with this name, or that match it as a pattern with * and ?, and with this namespace if given.
 
-        An empty namespace is that of streams without one. Raises ConfigError when there are none.
+        An empty namespace is that of streams without one. Without a name, all are chosen, of the namespace if given. Raises ConfigError
+        when there are none of the name or the namespace.
         """
+        if name is None and namespace is None:
+            return list(self.tables)
+        name = "*" if name is None else name
         tables = [table for table in self.tables if namespace is None or table.stream.namespace == (namespace or None)]
         chosen = [table for table in tables if table.stream.name == name] or [table for table in tables if table.stream.matches(name)]
         if not chosen:

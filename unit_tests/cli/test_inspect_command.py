@@ -371,6 +371,12 @@ def test_the_namespace_chooses_between_streams_of_one_name(
     assert "Table b.users" in text
     assert "a.users" not in text
 
+    operator_command(["inspect", "--config", str(config), "--namespace", "b"])
+
+    text = capsys.readouterr().out
+    assert "b.users" in text
+    assert "a.users" not in text
+
 
 def test_an_unknown_stream_is_an_error_that_names_the_known_ones(
     config: Path, make_chain: Callable[[str | None, str], str], capsys: pytest.CaptureFixture[str]

@@ -84,6 +84,8 @@ def test_an_empty_namespace_chooses_the_stream_without_one(
     assert (code, [line.partition(":")[0] for line in lines]) == (0, ["[1/1] users"])
     _, lines = repair(tables[0], "--stream", "*s", "--namespace", "")
     assert [line.partition(":")[0] for line in lines] == ["[1/1] users"]
+    _, lines = repair(tables[0], "--namespace", "")
+    assert [line.partition(":")[0] for line in lines] == ["[1/1] users"]
 
     assert operator_command(["repair", "--config", str(config), "--stream", "orders", "--namespace", ""]) == 1
     assert "There is no table of stream orders without a namespace under" in capsys.readouterr().err
