@@ -51,7 +51,7 @@ def rows_of(lake: InlineLake) -> Rows:
     keys = [found.key for found in store.list("lake/users/") if found.key.endswith(".parquet")]
     rows = [row for key in keys for row in pq.read_table(pa.BufferReader(store.get(key))).to_pylist()]
     filled = [(row["id"], [row[name] for name in row if name.startswith("name") and row[name] is not None]) for row in rows]
-    return sorted(((number, *found) for number, found in filled), key=str)  # type: ignore[misc]
+    return sorted(((number, *found) for number, found in filled), key=str)
 
 
 def run(lake: InlineLake, directory: Path, monkeypatch: pytest.MonkeyPatch, *command: str) -> int:
