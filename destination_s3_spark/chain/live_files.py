@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from msgspec import Struct
@@ -52,6 +52,17 @@ class LiveFiles(Struct, frozen=True):
         """Return the files that landed in the table under its current generation. They exclude rows that a merge combined with others."""
         own = (file for file in self.files if file.generation_id == contents.generation and not self.is_pending(file))
         return tuple(file for file in own if file.offset is not None and file.offset >= contents.current_from)
+
+    def raw_twins(self, files: Sequence[FileEntry]) -> dict[str, FileEntry | None]:
+        """Return, by the key of each file, the raw file with exactly its rows in the same order, or None if there is none.
+
+        A file of a partition and a combined run have none, because their offsets do not tell which rows they have.
+        """
+        raw: dict[tuple[int | None, int], FileEntry] = {}
+        for twin in self.of(FileKind.RAW):
+            raw.setdefault((twin.offset, twin.rows), twin)
+        placed = {file.key for file in files if file.offset is not None and not (file.in_partition or file.combined)}
+        return {file.key: raw.get((file.offset, file.rows)) if file.key in placed else None for file in files}
 
     def without(self, removed: Iterable[FileEntry]) -> LiveFiles:
         keys = {file.key for file in removed}

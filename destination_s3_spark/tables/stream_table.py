@@ -290,22 +290,31 @@ class StreamTable:
             )
 
     def _refuse_unreadable(self, state: TableState) -> None:
-        """Raise ConfigError if a merge could read the existing rows neither from their files nor all from the raw table."""
-        contents = state.contents
-        if contents.held.get(FileKind.RAW.value, Counters()).rows == contents.came_in:
+        """Raise ConfigError if a merge could read the existing rows neither from their files nor from the raw table."""
+        covered = self._has_all_raw_rows(state)
+        if covered and (self.layout.raw is not None or self.session.disposition is WriteDisposition.MAINTAIN):
             return
         live = self.writer.live_files()
-        if sum(file.rows for file in live.of(FileKind.RAW)) == contents.came_in:
-            return  # others were dropped
         states = {file.copy_of for file in live.of(FileKind.STATE)}
-        unreadable = [file.key for file in live.of(FileKind.FINAL) if not self._is_mergeable(file.key, has_state=file.key in states)]
+        others = [file for file in live.of(FileKind.FINAL) if not self._is_mergeable(file.key, has_state=file.key in states)]
+        unreadable = [key for key, twin in live.raw_twins(others).items() if twin is None]
         if unreadable:
+            if covered:
+                raw = "which tables.raw_tables turns off. Leave it on until a merge has rewritten the table, go"
+            else:
+                raw = "which does not have all of them. Go"
             raise refusal(
                 self.stream,
                 f"its table has {counted(len(unreadable), 'file')} in another format than {self.layout.final.extension}, from "
-                f"'{unreadable[0]}' on, and a merge can only read their rows from the raw table, which does not have all of them. Go "
-                "back to the earlier format, or run a refresh that removes the records.",
+                f"'{unreadable[0]}' on, and a merge can only read their rows from the raw table, {raw} back to the earlier format, or "
+                "run a refresh that removes the records.",
             )
+
+    def _has_all_raw_rows(self, state: TableState) -> bool:
+        contents = state.contents
+        if contents.held.get(FileKind.RAW.value, Counters()).rows == contents.came_in:
+            return True
+        return sum(file.rows for file in self.writer.live_files().of(FileKind.RAW)) == contents.came_in  # others were dropped
 
     def _is_mergeable(self, key: str, *, has_state: bool) -> bool:
         found = format_of(key)

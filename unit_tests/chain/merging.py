@@ -33,7 +33,7 @@ from destination_s3_spark.tables.commit.writer import TableWriter, WriterDepende
 from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
 from destination_s3_spark.tables.publishers.publication import Publisher
 from destination_s3_spark.tables.publishers.symlink import MANIFEST, SymlinkManifest
-from destination_s3_spark.tables.updates.inputs import raw_twins, replaced_by_pending
+from destination_s3_spark.tables.updates.inputs import replaced_by_pending
 from unit_tests.chain.fake_store import Completes, Crash, FakeStore, Fault, Hook
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -280,7 +280,7 @@ class Attempt:
             return
         for group in (finals[:2], finals[2:]):
             if len(group) > 1:
-                raw = [twin for twin in raw_twins(live, group).values() if twin is not None]
+                raw = [twin for twin in live.raw_twins(group).values() if twin is not None]
                 assert len(raw) == len(group)
                 self._compact_into([group, raw])
 

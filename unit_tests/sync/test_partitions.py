@@ -19,7 +19,6 @@ from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.landing import land
 from destination_s3_spark.tables.stored import rewrite
-from destination_s3_spark.tables.updates.inputs import raw_twins
 from unit_tests.examples import quick_first
 from unit_tests.sync.inline_lake import InlineLake
 from unit_tests.sync.partitioned_lake import (
@@ -77,8 +76,8 @@ def test_a_file_of_a_partition_has_no_raw_twin() -> None:
     raw = FileEntry(FileKind.RAW, "raw", 6, 1, offset=0)
     joined = FileEntry(FileKind.FINAL, "at=2026-11-20/final", 6, 1, offset=0, in_partition=True)
     live = LiveFiles(files=(raw, joined))
-    assert raw_twins(live, [joined]) == {joined.key: None}
-    assert raw_twins(live, [replace(joined, in_partition=False)]) == {joined.key: raw}
+    assert live.raw_twins([joined]) == {joined.key: None}
+    assert live.raw_twins([replace(joined, in_partition=False)]) == {joined.key: raw}
 
 
 @pytest.mark.parametrize("raw", quick_first([True, False]))
@@ -174,7 +173,7 @@ def test_a_refresh_of_avro_files_without_all_raw_rows_is_refused_after_a_change_
         lake.sync(catalog(sync=2, generation=2, minimum=2), messages(map(record, range(8, 16)), complete=False))
     before = finals(lake)
     lake.options = partitioned(DAILY, raw_tables=raw)
-    with pytest.raises(ConfigError, match=f"can only be rewritten from the raw table, {words}"):
+    with pytest.raises(ConfigError, match=f"can only be done from the raw table, {words}"):
         lake.sync(catalog(sync=2, generation=2, minimum=2, schema=TEXTS), messages(map(record, range(16, 24))))
     assert finals(lake) == before
     lake.sync(catalog(sync=3, generation=3, minimum=3, schema=TEXTS), messages(map(record, range(24, 32))))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 from collections.abc import Mapping
@@ -163,3 +164,30 @@ def test_an_empty_table_can_be_rebuilt(lake: InlineLake, key: str | None) -> Non
     assert notes(lake) == []
     sync(lake, 3, {"id": 1, "note": "new"}, catalog=users(key, generation=2))
     assert notes(lake) == ["new"]
+
+
+def text_rows(lake: InlineLake) -> list[tuple[int, str]]:
+    found = [json.loads(row) for body in lake.files(".jsonl.gz") for row in gzip.decompress(body).splitlines()]
+    return sorted((row["_airbyte_data"]["id"], row["_airbyte_data"]["note"]) for row in found)
+
+
+def test_a_table_becomes_text_only_while_raw_rows_land(lake: InlineLake) -> None:
+    sync(lake, 1, {"id": 1, "note": "old"}, {"id": 2, "note": "stays"})
+    before, acknowledged = lake.files(".parquet"), len(lake.states)
+    lake.format, lake.options = {"format_type": "JSONL"}, {"tables": {"raw_tables": False}}
+    with pytest.raises(ConfigError, match=r"Leave it on until a merge has rewritten the table, go back to the earlier format, or run a"):
+        sync(lake, 2, {"id": 1, "note": "new"})
+    assert (lake.files(".parquet"), len(lake.states)) == (before, acknowledged)
+    lake.options = {}
+    sync(lake, 3, {"id": 1, "note": "new"})
+    lake.options = {"tables": {"raw_tables": False}}
+    sync(lake, 4, {"id": 3, "note": "more"})
+    assert text_rows(lake) == [(1, "new"), (2, "stays"), (3, "more")]
+
+
+def test_files_with_raw_files_of_their_own_become_a_deduplicated_table_of_text(lake: InlineLake) -> None:
+    sync(lake, 1, {"id": 1, "note": "old"}, {"id": 2, "note": "stays"}, catalog=users(None))
+    lake.format, lake.options = {"format_type": "JSONL"}, {"tables": {"raw_tables": False}}
+    for at, note in ((2, "new"), (3, "newer")):
+        sync(lake, at, {"id": 1, "note": note})
+    assert text_rows(lake) == [(1, "newer"), (2, "stays")]

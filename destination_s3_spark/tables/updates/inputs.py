@@ -43,21 +43,9 @@ def replaced_by_pending(live: LiveFiles, kept: Kept = NOTHING, lasting: Collecti
     return [*adopted, *old, *live.dropped]
 
 
-def raw_twins(live: LiveFiles, files: Sequence[FileEntry]) -> dict[str, FileEntry | None]:
-    """Return, by the key of each file, the raw file with exactly its rows in the same order, or None if there is none.
-
-    A file of a partition and a combined run have none, because their offsets do not tell which rows they have.
-    """
-    raw: dict[tuple[int | None, int], FileEntry] = {}
-    for twin in live.of(FileKind.RAW):
-        raw.setdefault((twin.offset, twin.rows), twin)
-    placed = {file.key for file in files if file.offset is not None and not (file.in_partition or file.combined)}
-    return {file.key: raw.get((file.offset, file.rows)) if file.key in placed else None for file in files}
-
-
 def only_in_raw(table: OpenTable, live: LiveFiles, files: Sequence[FileEntry]) -> bool:
     """Tell whether some of the files may only be rewritten from the raw table, and no raw file has just their rows."""
-    twins = raw_twins(live, files)
+    twins = live.raw_twins(files)
     return any(twins[file.key] is None and not _can_be_cast(table, file) for file in files)
 
 
@@ -96,7 +84,7 @@ def stored(table: OpenTable, live: LiveFiles, files: Sequence[FileEntry], unfit:
 
     Raises ConfigError for a file that needs raw rows, if no raw file has just its rows.
     """
-    twins = raw_twins(live, files)
+    twins = live.raw_twins(files)
     own = list(table.writer.map_files(lambda file: twins[file.key] is None and _has_raw_rows(file, s3), files))
     raw = {file.key: twins[file.key] or file for file, has_raw_rows in zip(files, own, strict=True) if has_raw_rows or twins[file.key]}
     cast = [file for file in files if file.key not in raw]
@@ -104,7 +92,7 @@ def stored(table: OpenTable, live: LiveFiles, files: Sequence[FileEntry], unfit:
     if unreadable is not None:
         lacks = "no file with just its rows" if live.of(FileKind.RAW) else "no rows"
         raise table.refuse(
-            f"its file '{unreadable.key}' has to be rewritten with other columns. Files of this format can only be rewritten from the raw "
+            f"its file '{unreadable.key}' has to be rewritten in other columns or another format. That can only be done from the raw "
             f"table, which has {lacks}. Run a refresh that removes the records."
         )
     schemas = table.schemas({file.schema_id for file in files if file.schema_id is not None})
