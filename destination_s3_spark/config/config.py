@@ -43,6 +43,8 @@ Region = Literal[
 SECRET: dict[str, Any] = {"airbyte_secret": True, "always_show": True}
 MIB, GIB = 2**20, 2**30
 """Units in bytes of options that end in `_mb` and `_gb`."""
+LEAST_DRIVER_MEMORY_MB = 453
+"""Least heap with which Spark starts: it asks for 450 MiB, of which the JVM does not count a part of its young generation."""
 MOST_CHOICES = 10
 """Most values of an option that a message or the documentation lists."""
 ADVANCED = "advanced"
@@ -66,7 +68,7 @@ class Spark(Settings):
     driver_memory: Annotated[str, Shape(r"^[1-9][0-9]*[mg]$", "512m or 1g")] | None = Field(
         None,
         title="JVM memory",
-        description="The heap of Spark's JVM. By default a share of the container's memory; records never enter the JVM.",
+        description="The heap of Spark's JVM, at least 453m. By default a share of the container's memory; records never enter it.",
         examples=["512m", "1g"],
     )
     conf: dict[str, str] = Field(
@@ -104,6 +106,13 @@ class Spark(Settings):
         ),
         json_schema_extra=documented(page="cluster.md#credentials"),
     )
+
+    @field_validator("driver_memory")
+    @classmethod
+    def _enough_for_spark(cls, memory: str | None) -> str | None:
+        if memory is not None and int(memory[:-1]) * {"m": 1, "g": 1024}[memory[-1]] < LEAST_DRIVER_MEMORY_MB:
+            raise ValueError(f"must be at least {LEAST_DRIVER_MEMORY_MB}m, because Spark does not start with less")
+        return memory
 
     @field_validator("conf")
     @classmethod

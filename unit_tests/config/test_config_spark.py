@@ -95,6 +95,13 @@ def test_memory_that_spark_would_misread_is_refused(memory: str) -> None:
     assert "spark.driver_memory: must look like 512m or 1g" in refusal({"driver_memory": memory})
 
 
+def test_memory_with_which_spark_does_not_start_is_refused() -> None:
+    for memory in ("1m", "452m"):
+        assert "spark.driver_memory: must be at least 453m, because Spark does not start with less" in refusal({"driver_memory": memory})
+    for memory in ("453m", "1g"):
+        assert parse({"driver_memory": memory}).driver_memory == memory
+
+
 @pytest.mark.parametrize(
     "key",
     [
