@@ -59,7 +59,7 @@ def _look_for(config: Config, keys: list[int]) -> None:
     factory = TableFactory(config, S3Store(settings), datetime.now(UTC))
     (found,) = factory.find().tables
     table = recorded_table(factory.of_found(found, ()))
-    subjects = [Subject.parse(b'{"id":%d}' % key, 1) for key in keys]
+    subjects = [Subject.parse(b'{"id":%d}' % key, "number 1") for key in keys]
     wanted = wanted_rows(table, subjects, Treatment((), ColumnRules().secret))
     forgetting = Forgetting(table, wanted, Resources(TaskResources(settings, 2**26), 2, None))
     with _counting() as read:

@@ -248,12 +248,13 @@ def _added_to(path: str | None) -> Iterator[Keep]:
 
 
 def _subjects(texts: Sequence[str], keys: str | None) -> list[Subject]:
-    lines = [text.encode() for text in texts]
+    found = [Subject.parse(text.encode(), f"number {number} of --where") for number, text in enumerate(texts, start=1)]
     if keys is not None:
-        lines += [line for line in read_input(keys, "file of keys").splitlines() if line.strip()]
-    if not lines:
+        lines = enumerate(read_input(keys, "file of keys").splitlines(), start=1)
+        found += [Subject.parse(line, f"line {number} of the file of keys") for number, line in lines if line.strip()]
+    if not found:
         raise ConfigError("Say what is to be forgotten, with --where or --keys.")
-    return [Subject.parse(line, number) for number, line in enumerate(lines, start=1)]
+    return found
 
 
 def forget(tools: Workshop, roots: Sequence[FoundTable], request: Request, keep: Keep) -> None:

@@ -90,8 +90,11 @@ def _done(repaired: Repair | None) -> str:
     if not repaired.leftovers.ended_cleanly:
         steps.append("left open for the next sync")
     steps += ["Delta log removed"] if repaired.withdrawn else []
-    steps += [f"not published for {name}: {reason}" for name, reason in repaired.refused.items()]
-    return ", ".join(steps)
+    refusals = [f"Not published for {name}: {reason}" for name, reason in repaired.refused.items()]  # reasons are whole sentences
+    done = ", ".join(steps)
+    if done and refusals:
+        done += "."
+    return " ".join(filter(None, (done, *refusals)))
 
 
 def _published(publisher: str) -> str:

@@ -199,15 +199,16 @@ class Sync:
     def _unfinished_error(self, unfinished: Sequence[int]) -> TransientError:
         number = f"{len(unfinished)} of {counted(len(self.tables), 'stream')}"
         names = listed([str(self.catalog.streams[stream].id) for stream in unfinished], MOST_NAMES)
+        whose = "its" if len(unfinished) == 1 else "their"
         if self.catalog.has_generations:
             return TransientError(
-                f"The input ended, but {number} did not complete ({names}). Everything up to their last STATE is committed; run the sync "
+                f"The input ended, but {number} did not complete ({names}). Everything up to {whose} last STATE is committed; run the sync "
                 "again to go on from there."
             )
         return TransientError(
-            f"The source did not finish: the input ended, but {number} sent no STATE after their last record ({names}). What their last "
-            "STATE covers is committed, other records are dropped, and no table was replaced by them. The next attempt sends them again: "
-            "look in the source's log for why it ended. If this source never sends a STATE, set batching.end_of_input to completes."
+            f"The source did not finish: the input ended, but {number} sent no STATE after {whose} last record ({names}). What {whose} "
+            "last STATE covers is committed, other records are dropped, and no table was replaced by them. The next attempt sends them "
+            "again: look in the source's log for why it ended. If this source never sends a STATE, set batching.end_of_input to completes."
         )
 
     def _held_back_error(self) -> ConfigError:

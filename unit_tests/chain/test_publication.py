@@ -264,7 +264,7 @@ def test_a_publisher_that_fails_costs_one_warning_and_the_others_go_on(catalog: 
     (warning,) = [record.getMessage() for record in caplog.records]
     assert warning == (
         f"table shop.users is not published for catalog: {catalog.down or catalog.refusal} "
-        "The sync goes on, and its data is safe. The next sync tries to publish the table again."
+        "Its data is safe, and the next sync tries to publish it again."
     )
     assert b'"catalog"' not in store.objects[f"{CHAIN}hint.json"]
 

@@ -1,4 +1,4 @@
-"""Choice of the tables of the command `forget`, before anything is read or written."""
+"""What the command `forget` chooses and refuses before anything is read or written."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from destination_s3_spark.cli import forget_command, operator_command
+from destination_s3_spark.cli.forget_command import _subjects
+from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.tables.found import FoundTable
 
 WHERE = ("--where", '{"id": 1}')
@@ -56,3 +58,13 @@ def test_the_name_of_several_streams_is_refused(forget: Any, more: Sequence[str]
 def test_one_stream_or_those_of_a_pattern_are_chosen(forget: Any, chosen: Sequence[str], streams: list[str]) -> None:
     code, found = forget(*chosen)
     assert (code, sorted(found)) == (0, sorted(streams))
+
+
+def test_a_bad_line_of_the_file_of_keys_is_named_by_its_number_in_the_file(tmp_path: Path) -> None:
+    keys = tmp_path / "keys.jsonl"
+    keys.write_text('{"id": 1}\n\n{"id": private\n')
+    with pytest.raises(ConfigError, match="line 3 of the file of keys is none") as caught:
+        _subjects(['{"id": 7}'], str(keys))
+    assert "private" not in caught.value.message
+    with pytest.raises(ConfigError, match="number 2 of --where is none"):
+        _subjects(['{"id": 7}', "[]"], None)

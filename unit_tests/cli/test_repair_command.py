@@ -151,8 +151,8 @@ def test_a_table_that_a_publisher_refuses_is_named_with_the_reason(
     assert repair(dead) == (
         1,
         [
-            "[1/2] shop.orders: not published for catalog: No such type.",
-            f"[2/2] shop.users: {repaired}, not published for catalog: No such type.",
+            "[1/2] shop.orders: Not published for catalog: No such type.",
+            f"[2/2] shop.users: {repaired}. Not published for catalog: No such type.",
         ],
     )
 

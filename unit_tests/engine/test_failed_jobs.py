@@ -126,7 +126,7 @@ def rebuild(tools: Workshop, table: FoundTable) -> None:
 
 
 def forget_two(tools: Workshop, table: FoundTable, cascade: Cascade | None = None) -> None:
-    request = Request([Subject.parse(b'{"id": 2}', 1)], dry_run=False, cascade=cascade or Cascade())
+    request = Request([Subject.parse(b'{"id": 2}', "number 1")], dry_run=False, cascade=cascade or Cascade())
     forget(tools, [table], request, lambda _: None)
 
 

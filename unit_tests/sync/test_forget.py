@@ -104,7 +104,7 @@ class Lake(InlineLake):
         factory = self.factory()
         every = factory.find()
         (found,) = every.tables
-        subjects = [Subject.parse(json.dumps(one).encode(), 1) for one in wanted]
+        subjects = [Subject.parse(json.dumps(one).encode(), "number 1") for one in wanted]
         records: list[dict[str, Any]] = []
         with ThreadPoolExecutor(2) as pool:
             resources = Resources(TaskResources(self.settings, 2**26), 2, None)

@@ -89,7 +89,7 @@ class ShopLake(Lake):
             engine: Any = InlineEngine()
             resources = Resources(TaskResources(self.settings, 2**26), 2, None)
             tools = Workshop(replace(factory, map_files=pool.map), engine, pool, resources, factory.publishers(every))
-            subjects = [Subject.parse(json.dumps(wanted).encode(), 1)]
+            subjects = [Subject.parse(json.dumps(wanted).encode(), "number 1")]
             request = Request(subjects, dry_run, column_rules(self.config()), links, forever)
             forget(tools, factory.choose(every, "users", None), request, records.append)
         return {one["stream"]["name"]: one for one in records}

@@ -45,8 +45,8 @@ class Subject:
     values: tuple[tuple[str, bytes], ...]
 
     @classmethod
-    def parse(cls, text: bytes, number: int) -> Subject:
-        """Parse a JSON object. Raises ConfigError, which does not quote it."""
+    def parse(cls, text: bytes, place: str) -> Subject:
+        """Parse a JSON object. Raises ConfigError, which names its place and does not quote it."""
         try:
             found = members(text)
         except ValueError:
@@ -55,7 +55,7 @@ class Subject:
         if not values or len({name for name, _ in values}) < len(values) or any(value[0] in (OBJECT, ARRAY) for _, value in values):
             raise ConfigError(
                 'What is to be forgotten has to be JSON objects with a single value for each column, such as {"id": 42}; '
-                f"number {number} is none."
+                f"{place} is none."
             )
         return cls(values)
 

@@ -294,7 +294,7 @@ def _warn(publisher: Publisher, chain: Chain, reason: str) -> None:
     if chain.not_shown.get(publisher.name) != reason:
         chain.not_shown[publisher.name] = reason
         users_logger.warning(
-            "table %s is not published for %s: %s The sync goes on, and its data is safe. The next sync tries to publish the table again.",
+            "table %s is not published for %s: %s Its data is safe, and the next sync tries to publish it again.",
             chain.head.identity.stream,
             publisher.name,
             reason,
