@@ -106,6 +106,18 @@ def test_rows_of_a_cancelled_refresh_join_those_that_were_there(
     assert rows_of(lake) == sorted([*first, *((number, f"u{number}") for number in range(1, 4)), (9, value)], key=str)
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_rows_in_several_columns_of_a_field_stay_there_when_another_refresh_is_given_up(lake: InlineLake, mode: str) -> None:
+    cancel(lake, mode)
+    lake.sync(catalog(NUMBER, mode, 2), [records([(9, 9)], 3), state(2), status("COMPLETE")])
+    with pytest.raises(TransientError):
+        lake.sync(catalog({"type": "boolean"}, mode, 3, 3), [records([(8, True)], 4), state(1)])
+    lake.sync(catalog(NUMBER, mode, 3), [records([(7, 7)], 5), state(2), status("COMPLETE")])
+    first: Rows = [(0, 100)] if mode == "append_dedup" else [(0, "u0"), (0, 100)]
+    texts: Rows = [(number, f"u{number}") for number in range(1, 4)]
+    assert rows_of(lake) == sorted([*first, *texts, (7, 7), (8, True), (9, 9)], key=str)
+
+
 def test_the_rows_are_rebuilt_as_they_are(lake: InlineLake) -> None:
     if not lake.options["tables"]["raw_tables"]:
         pytest.skip("nothing to rebuild from")

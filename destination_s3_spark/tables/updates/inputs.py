@@ -15,7 +15,6 @@ from destination_s3_spark.formats.parquet import PARQUET, ParquetOptions
 from destination_s3_spark.formats.registry import format_of
 from destination_s3_spark.protocol.catalog import DestinationSyncMode
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
-from destination_s3_spark.schema.table_schema import TableSchema
 from destination_s3_spark.storage.ranged import opened
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.columns.row_plan import control_plan
@@ -95,16 +94,17 @@ def stored(table: OpenTable, live: LiveFiles, files: Sequence[FileEntry], unfit:
             f"its file '{unreadable.key}' has to be rewritten in other columns or another format. That can only be done from the raw "
             f"table, which has {lacks}. Run a refresh that removes the records."
         )
-    schemas = table.schemas({file.schema_id for file in files if file.schema_id is not None})
+    read = [raw.get(file.key, file) for file in files]
+    schemas = table.schemas({rows.schema_id for rows in read if rows.schema_id is not None})
 
-    def source(file: FileEntry, then: TableSchema) -> Stored:
-        rows = raw.get(file.key)
-        if rows is None:
+    def source(file: FileEntry, rows: FileEntry) -> Stored:
+        then = schemas[rows.schema_id or 0]  # of the raw file, if any: the file may have been rewritten under another one
+        if file.key not in raw:
             return Stored(file, table.plan, then, table.schema, unfit)
         mixed = rows.kind is FileKind.STATE or rows.combined  # it may have rows that landed under an earlier schema than its own
         return Stored(rows, table.plan_of(then, and_before=mixed), None, table.schema, unfit)
 
-    return [source(file, schemas[file.schema_id or 0]) for file in files]
+    return [source(file, rows) for file, rows in zip(files, read, strict=True)]
 
 
 def _has_raw_rows(file: FileEntry, s3: S3Settings) -> bool:
