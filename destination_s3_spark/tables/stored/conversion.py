@@ -7,7 +7,7 @@ table this gives the same rows as landing (`retyped_rows`). Without a raw table 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from typing import Any
 
@@ -16,18 +16,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from destination_s3_spark.decoding.changes import Changes, Place, stored_changes
+from destination_s3_spark.decoding.kernel_typer import record_typer
 from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.decoding.record_line import UnreadableRecord
 from destination_s3_spark.decoding.reference import converter_of, typed_array
 from destination_s3_spark.decoding.value_text import Texts, value_texts
 from destination_s3_spark.errors import ConfigError, DataError
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Decimal, Scalar, readable
-from destination_s3_spark.schema.arrow import META_FIELDS, MICROS, RAW_SCHEMA, arrow_type
+from destination_s3_spark.schema.arrow import META_FIELDS, MICROS, RAW_SCHEMA, arrow_type, with_columns
 from destination_s3_spark.schema.placement import TableField
 from destination_s3_spark.schema.table_schema import TableSchema, column_of
 from destination_s3_spark.schema.type_merge import takes
 from destination_s3_spark.stream_id import StreamId
-from destination_s3_spark.tables.stored.columns_typer import ColumnsTyper
 
 _MILLIS = pa.timestamp("ms", tz="UTC")
 
@@ -81,6 +81,29 @@ def project(table: pa.Table, schema: pa.Schema) -> pa.Table:
     type and for a struct member that the schema lacks. Raises DataError when a non-nullable column is missing.
     """
     return pa.Table.from_arrays([_projected(table, field) for field in schema], schema=schema)
+
+
+class ColumnsTyper:
+    """Typer of records by several plans, each to other columns of one table: a field whose type has changed has more than one.
+
+    Everything else of its rows is that of the first plan.
+    """
+
+    def __init__(self, plans: Sequence[RowPlan]) -> None:
+        self._plans = plans
+        self._typers = [record_typer(plan) for plan in plans]
+
+    def type_block(self, lines: bytes) -> pa.RecordBatch:
+        """Type record lines, as `RecordTyper.type_block` does."""
+        return self._joined([typer.type_block(lines).final for typer in self._typers])
+
+    def retype(self, raw: pa.RecordBatch) -> pa.RecordBatch:
+        """Type rows of a raw table again, as `RecordTyper.retype` does."""
+        return self._joined([typer.retype(raw).final for typer in self._typers])
+
+    def _joined(self, typed: Sequence[pa.RecordBatch]) -> Any:
+        others = zip(self._plans[1:], typed[1:], strict=True)
+        return with_columns(typed[0], {field.name: rows[field.name] for plan, rows in others for field in plan.fields})
 
 
 def retyped_rows(raw: Iterable[pa.RecordBatch], *plans: RowPlan) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:

@@ -23,7 +23,7 @@ from destination_s3_spark.schema.airbyte_type import Decimal, Field, Scalar
 from destination_s3_spark.storage.ranged import RangedFile
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.stream_id import StreamId
-from destination_s3_spark.tables.stored.columns_typer import ColumnsTyper
+from destination_s3_spark.tables.stored.conversion import ColumnsTyper
 from destination_s3_spark.tables.stored.rewrite import ROWS_AT_ONCE, Stored
 
 LINES_AT_ONCE = 2_048
