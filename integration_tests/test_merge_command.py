@@ -170,7 +170,8 @@ def overtaken(lake: Lake) -> dict[str, tuple[int, str]]:
 def _run_once(sync: Callable[[], Outcome], won: list[Outcome], running: Lock, until: float, _: S3Call) -> None:
     """Run a sync before the first call. Further ones wait for its end: on a slow machine the first is given up and sent again before.
 
-    The command may have ended by then. A request that waited for long, or until then, is not passed on: nobody would ever know of an upload it begins.
+    The command may have ended by then. A request that waited for long, or until `until`, is not passed on: nobody would ever know of an
+    upload it begins.
     """
     began = time.monotonic()
     with running:
