@@ -12,7 +12,7 @@ COMPILE := $(BIN)/python -m uv pip compile --quiet --generate-hashes --no-header
 # What builds the image's packages. pyproject.toml and kernel/pyproject.toml name the same.
 BUILD_TOOLS := 'setuptools>=77' wheel 'maturin>=1.9,<2'
 CYCLONEDX := 11.12.0
-# A test that hangs fails after a while: its process ends, and the others run what is left. With new processes xdist would wait for ever.
+# A test that hangs fails after a while, and ends its process. The others run what they have begun. With new processes xdist would wait for ever.
 LIMIT := --timeout=900 --timeout-method=thread --max-worker-restart=0
 PYTEST := $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadgroup --no-loadscope-reorder $(LIMIT)
 # A test of the installed command waits for processes and servers much of its time, so two workers more than CPUs run all.

@@ -30,8 +30,9 @@ CLUSTERS = ("kubernetes", "yarn", "standalone")
 
 
 def marks_on(kind: str) -> list[pytest.MarkDecorator]:
-    """The marks of tests on a kind of cluster: the kinds take turns in `make test-all`."""
-    return [pytest.mark.slow, *([] if kind in taken(CLUSTERS, len(CLUSTERS)) else [pytest.mark.clusters])]
+    """The marks of tests on a kind of cluster: the kinds take turns in `make test-all`, and have time for all syncs of the story."""
+    slow = [pytest.mark.slow, pytest.mark.timeout(len(SYNCS) * STORY_TIMEOUT_S)]
+    return [*slow, *([] if kind in taken(CLUSTERS, len(CLUSTERS)) else [pytest.mark.clusters])]
 
 
 def order(number: int, sync: int) -> dict[str, Any]:

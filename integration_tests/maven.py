@@ -5,10 +5,11 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
 from integration_tests.spark_cluster import SPARK_HOME
@@ -34,7 +35,7 @@ def class_path(pom: Path, directory: Path) -> str:
 
 @contextmanager
 def jvm_with(jars: str, log: Path, options: Sequence[str] = ()) -> Iterator[Any]:
-    """py4j's view of a JVM with these jars before Spark's own. It ends with the block, or with this process."""
+    """py4j's view of a JVM with these jars before Spark's own. It ends, with all it has started, with the block."""
     spark = sorted((SPARK_HOME / "jars").glob("*.jar"))
     (bridge,) = (str(jar) for jar in spark if jar.name.startswith("py4j"))
     with log.open("w") as output:
@@ -51,7 +52,10 @@ def jvm_with(jars: str, log: Path, options: Sequence[str] = ()) -> Iterator[Any]
         try:
             yield gateway.jvm
         finally:
+            family = psutil.Process(process.pid).children(recursive=True)
             gateway.shutdown()
             process.stdin.close()
-            process.kill()
+            for member in (process, *family):
+                with suppress(psutil.NoSuchProcess):
+                    member.kill()
             process.wait(10)

@@ -11,6 +11,7 @@ from typing import Any
 import psutil
 
 from integration_tests.maven import jvm_with
+from integration_tests.spark_cluster import QUICK_JVM
 
 NODES = 2
 NODE_MB = 3072
@@ -74,11 +75,8 @@ def yarn_cluster(directory: Path, jars: str) -> Iterator[YarnCluster]:
         yarn.start()
         running = yarn.getConfig()
         properties = {FILE_SYSTEM: str(hdfs.getURI().toString()), **{name: str(running.get(name)) for name in MANAGER}}
-        try:
-            yield YarnCluster(properties, java, hdfs.getFileSystem())
-        finally:
-            yarn.stop()
-            hdfs.shutdown()
+        # Stopping it in order takes half a minute, and nothing is in it that anybody needs.
+        yield YarnCluster(properties, java, hdfs.getFileSystem())
 
 
 def _settings(directory: Path) -> dict[str, str]:
@@ -93,6 +91,7 @@ def _settings(directory: Path) -> dict[str, str]:
         # Or a node of this cluster would be ill when the machine's disk is nearly full.
         "yarn.nodemanager.disk-health-checker.enable": "false",
         "yarn.nodemanager.env-whitelist": "JAVA_HOME,PATH,LANG",
+        "yarn.nodemanager.admin-env": f"JAVA_TOOL_OPTIONS={QUICK_JVM}",
         "yarn.resourcemanager.scheduler.class": "org.apache.hadoop.yarn.server.resourcemanager.scheduler.capacity.CapacityScheduler",
         f"{CAPACITY}.root.queues": "default",
         f"{CAPACITY}.root.default.capacity": "100",
