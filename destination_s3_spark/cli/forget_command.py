@@ -20,7 +20,7 @@ from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.hint import HINT_NAME
 from destination_s3_spark.chain.territory import CHAIN_FOLDER
 from destination_s3_spark.cli.configuration import read_config, read_file, read_input
-from destination_s3_spark.cli.maintenance import Workshop, chosen, overtaken, say, workshop
+from destination_s3_spark.cli.maintenance import Workshop, chosen, overtaken, require_one_or_pattern, say, workshop
 from destination_s3_spark.config.settings_model import Settings
 from destination_s3_spark.errors import Bug, ConfigError, Fenced, SyncError, TransientError
 from destination_s3_spark.schema.airbyte_type import Field
@@ -208,7 +208,7 @@ def run(  # noqa: PLR0913 (one parameter per option)
     factory = table_factory(config)
     every = factory.find()
     found, failed = chosen(factory, every, name, namespace, lambda _: True)
-    _require_one_or_pattern(name, found)
+    require_one_or_pattern(name, found)
     links = Cascade()
     if cascade is not None:
         links = Cascade.parse(read_file(cascade, "file of the cascade"), lambda stream: factory.choose(every, stream, None))
@@ -221,16 +221,6 @@ def run(  # noqa: PLR0913 (one parameter per option)
                 say(error.stream or tables[0].stream, f"failed. {error.message}")
                 failed = True
     return 1 if failed else 0
-
-
-def _require_one_or_pattern(name: str, found: Sequence[FoundTable]) -> None:
-    """Raise ConfigError if streams of several namespaces have just this name: what is forgotten in the wrong one is lost."""
-    if len(found) > 1 and any(name in (table.stream.name, str(table.stream)) for table in found):
-        names = ", ".join(sorted(str(table.stream) for table in found))
-        raise ConfigError(
-            f"There are {len(found)} tables of streams of the name {name}: {names}. Nothing was changed. Say which with --namespace, "
-            "which is '' for a stream without one."
-        )
 
 
 @contextmanager

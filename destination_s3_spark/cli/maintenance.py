@@ -20,7 +20,7 @@ from destination_s3_spark.chain.state import Contents
 from destination_s3_spark.cli.configuration import read_config
 from destination_s3_spark.cli.terminal import Progress
 from destination_s3_spark.engine.engine import Engine
-from destination_s3_spark.errors import Fenced, SyncError, TransientError
+from destination_s3_spark.errors import ConfigError, Fenced, SyncError, TransientError
 from destination_s3_spark.protocol.catalog import DestinationSyncMode
 from destination_s3_spark.storage.configured import s3_settings
 from destination_s3_spark.storage.object_store import doubtful_uploads
@@ -164,6 +164,16 @@ def chosen(
     return [table for table in found if table.stream in wanted], bool(unread) or not all(succeeded)
 
 
+def require_one_or_pattern(name: str | None, found: Sequence[FoundTable]) -> None:
+    """Raise ConfigError if streams of several namespaces have just this name: rows that go in the wrong one are lost."""
+    if len(found) > 1 and any(name in (table.stream.name, str(table.stream)) for table in found):
+        names = ", ".join(sorted(str(table.stream) for table in found))
+        raise ConfigError(
+            f"There are {len(found)} tables of streams of the name {name}: {names}. Nothing was changed. Say which with --namespace, "
+            "which is '' for a stream without one."
+        )
+
+
 def succeeds(stream: StreamId, work: Callable[[], None]) -> bool:
     """Do the work on one table, and print why it failed: the other tables do not wait for that one."""
     try:
@@ -267,7 +277,8 @@ def discard(config_path: str, name: str | None, namespace: str | None) -> int:
 
 
 def _held_back(factory: TableFactory, every: FoundTables, name: str | None, namespace: str | None) -> tuple[list[FoundTable], bool]:
-    """Return the tables with rows that are held back, and whether one failed, as `chosen`."""
+    """Return the tables with rows that are held back, and whether one failed, as `chosen`. Raises ConfigError for several streams."""
+    require_one_or_pattern(name, factory.choose(every, name, namespace))
     return chosen(factory, every, name, namespace, lambda found: held_back_in(factory.read_chain(found).head) is not None)
 
 

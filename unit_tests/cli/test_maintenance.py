@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from destination_s3_spark.chain.files import FileKind
-from destination_s3_spark.cli import maintenance
+from destination_s3_spark.cli import maintenance, operator_command
 from destination_s3_spark.cli.maintenance import Workshop
 from destination_s3_spark.errors import ConfigError, DataError, Fenced
 from destination_s3_spark.storage.s3 import S3Store
@@ -124,3 +124,16 @@ def test_a_table_whose_first_sync_died_at_once_has_no_schema_and_is_not_damaged(
     monkeypatch.setattr(maintenance, "workshop", lambda *_: nullcontext())
     assert maintenance.optimize("", None, None) == 0
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("command", ["accept", "discard"])
+def test_a_decision_is_not_taken_for_the_same_name_in_several_namespaces(
+    command: str, make_table: Any, config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for namespace in (None, "shop"):
+        make_table(namespace, "users").writer().open()
+    assert operator_command([command, "--config", str(config), "--stream", "users"]) == 1
+    assert "2 tables of streams of the name users: shop.users, users. Nothing was changed." in capsys.readouterr().err
+    for chosen in (["--stream", "users", "--namespace", ""], ["--stream", "shop.users"], ["--stream", "user*"], []):
+        assert operator_command([command, "--config", str(config), *chosen]) == 0
+        assert capsys.readouterr().out == "nothing is held back\n"
