@@ -25,6 +25,7 @@ from destination_s3_spark.storage import probes
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.sync.check import CHECK_LIMITS
 from destination_s3_spark.tables.factory import table_factory
 
 TEMPLATE = PathTemplate("lake", None, None, datetime(2026, 1, 1, tzinfo=UTC), 1)
@@ -119,7 +120,7 @@ def test_the_clock_is_compared_with_that_of_the_store(
 
 
 def test_an_endpoint_that_does_not_answer_is_one_cross(s3_settings: S3Settings) -> None:
-    (finding,) = look_at_bucket(replace(s3_settings, endpoint="http://127.0.0.1:9"), TEMPLATE)
+    (finding,) = look_at_bucket(replace(s3_settings, endpoint="http://127.0.0.1:9", limits=CHECK_LIMITS), TEMPLATE)
 
     assert (finding.check, finding.verdict) == ("endpoint", Verdict.BAD)
     assert "s3_endpoint" in finding.detail
