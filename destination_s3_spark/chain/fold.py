@@ -303,7 +303,7 @@ def _replace_data(state: TableState, number: int, event: ReplaceData) -> TableSt
         landed=landed,
         earlier_rows=landed if is_earlier else 0,
         current_from=left.next_offset if is_earlier else 0,
-        begun_by=event.sync_id,
+        begun_by=event.sync_id if left.pending is None else left.pending.sync_id,
         operation_count=event.operation_count,
         leaving=_leaving(left, number, event),
         history=event.history,

@@ -16,7 +16,7 @@ from destination_s3_spark.chain.events import OpenEpoch, Seed, Snapshot
 from destination_s3_spark.chain.files import parse_token, table_number
 from destination_s3_spark.chain.log import BlockTaken, Chain
 from destination_s3_spark.chain.settle import Publish, complete, delete_voided, finish, take_back
-from destination_s3_spark.chain.state import Pending, TableState
+from destination_s3_spark.chain.state import Contents, Pending, TableState
 from destination_s3_spark.chain.territory import OrphanUploads, Table
 from destination_s3_spark.errors import Fenced, TransientError
 from destination_s3_spark.storage.object_store import ObjectStore
@@ -145,6 +145,8 @@ def pending_in(state: TableState, session: Session) -> Pending | None:
         return None
     if session.disposition is WriteDisposition.APPEND:
         return contents.pending if contents.pending is not None and contents.pending.complete else None
+    if contents.pending is not None and is_published_first(contents.pending, session):
+        return contents.pending
     if session.disposition is WriteDisposition.TRUNCATE:
         # While the table has rows of other generations, this one stays pending: the others may go only once this one is complete.
         alone = not contents.earlier_rows and not contents.adopted
@@ -156,6 +158,26 @@ def pending_in(state: TableState, session: Session) -> Pending | None:
     if same:
         return contents.pending
     return None if contents.empty else Pending(session.generation_id, contents.next_offset, session.sync_id)
+
+
+def is_published_first(pending: Pending, session: Session) -> bool:
+    """Tell whether a pending generation has to be published before that of the session begins, because it is complete.
+
+    The session's generation may never be. Without this one the table would be as it was before both.
+    """
+    if session.disposition is WriteDisposition.TRUNCATE:
+        goes_on = pending.generation == session.generation_id
+    else:
+        goes_on = session.disposition is not WriteDisposition.OVERWRITE or session.sync_id == pending.sync_id != 0
+    return pending.complete and not goes_on
+
+
+def later_generation(contents: Contents, session: Session) -> OpenEpoch | None:
+    """Return the event with which the session's generation begins after another one was published first. None if the session adds rows."""
+    if session.disposition is WriteDisposition.APPEND:
+        return None
+    pending = None if contents.empty else Pending(session.generation_id, contents.next_offset, session.sync_id)
+    return OpenEpoch(session.sync_id, session.generation_id, session.started_at, pending)
 
 
 def dead_scratch(store: ObjectStore, table: Table, state: TableState, before_epoch: int) -> list[str]:

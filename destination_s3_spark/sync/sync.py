@@ -257,6 +257,8 @@ class Sync:
         resources = replace(self.resources(), time=None)
         updates = [(table.stream.id, update) for table in earlier if (update := merge_of(table.open(), resources)) is not None]
         self._update(Phase.REWRITING, updates)
+        for table in earlier:
+            table.writer.begin_generation()
 
     def _cut_stream(self, stream: int, end: int, slice_target: int) -> list[Slice]:
         """Cut the stream of an open table, at every checkpoint while the table watches for replays."""

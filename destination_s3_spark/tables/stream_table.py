@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from destination_s3_spark.chain.files import FileKind
-from destination_s3_spark.chain.opening import Session, WriteDisposition, pending_in
+from destination_s3_spark.chain.opening import Session, WriteDisposition, is_published_first, pending_in
 from destination_s3_spark.chain.state import Counters, TableState
 from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.formats.registry import format_of
@@ -105,16 +105,24 @@ class StreamTable:
 
         That is so if this sync has another key, cursor or mode: merged later, versions of a row that the earlier key would have replaced
         would stay. A complete refresh is published first if this sync is of another generation, because nobody could tell their rows
-        apart later, or changes a column's type, because a refresh makes values null that do not fit.
+        apart later, or changes a column's type, because a refresh makes values null that do not fit. It is published before another
+        refresh begins, which may not end.
         """
         state = self.writer.state
-        adds = self.session.disposition is WriteDisposition.APPEND
-        if not adds or state is None or state.schema is None or not state.contents.waiting.files:
+        if state is None or state.schema is None:
+            return None
+        pending = state.contents.pending
+        if not (state.contents.waiting.files or (pending is not None and pending.complete)):
             return None
         stream, fields = recorded_stream(self.stream.id, state.schema, state.contents.generation)
-        orders = [(one.destination_sync_mode, one.primary_key, one.cursor_field) for one in (stream, self.stream)]
-        goes_on = orders[0] == orders[1] and self._may_add_to(state)
-        return None if goes_on or not is_deduplicated(stream) else replace(self, stream=stream, fields=fields)
+        if self.session.disposition is WriteDisposition.APPEND:
+            orders = [(one.destination_sync_mode, one.primary_key, one.cursor_field) for one in (stream, self.stream)]
+            goes_on = orders[0] == orders[1] and self._may_add_to(state)
+        else:
+            goes_on = pending is None or not is_published_first(pending, self.session)
+        if goes_on or not is_deduplicated(stream):
+            return None
+        return replace(self, stream=stream, fields=fields, session=replace(self.session, disposition=WriteDisposition.APPEND))
 
     def _may_add_to(self, state: TableState) -> bool:
         """Tell whether rows of this sync may be added to what waits in the table under the same key, cursor and mode."""

@@ -17,6 +17,7 @@ import pytest
 from destination_s3_spark.chain.state import Counters
 from destination_s3_spark.cli import operator_command
 from destination_s3_spark.errors import ConfigError, SyncError
+from destination_s3_spark.protocol.catalog import DestinationSyncMode
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.updates.resources import MergeTime
@@ -102,7 +103,7 @@ def test_runs_of_a_waiting_refresh_are_combined(lake: InlineLake, monkeypatch: p
 @pytest.mark.parametrize("generation", [2, 3], ids=["the same refresh again", "another refresh"])
 def test_another_refresh_goes_on_or_takes_its_place(lake: InlineLake, generation: int) -> None:
     sync(lake, 3, [3, 200], generation=generation, minimum=generation)
-    assert (table(lake), pending(lake)) == (BEFORE, (generation, True))
+    assert (table(lake), pending(lake)) == (BEFORE if generation == 2 else REFRESHED, (generation, True))
     lake.merge_limits = {}
     sync(lake, 4, [], generation=generation)
     assert table(lake) == (REFRESHED if generation == 2 else {}) | {3: "3 of 3", 200: "200 of 3"}
@@ -116,6 +117,44 @@ def test_it_is_published_before_rows_of_another_generation_land(lake: InlineLake
     sync(lake, 4, [5], generation=3, minimum=3)
     assert table(lake) == {3: "3 of 3", 200: "200 of 3", 5: "5 of 4"}
     assert verified(lake).problems == ()
+
+
+@pytest.mark.parametrize("mode", ["append_dedup", "overwrite"])
+@pytest.mark.parametrize("added", [{}, {3: "3 of 3", 200: "200 of 3"}], ids=["alone", "with later rows"])
+def test_its_rows_stay_when_another_refresh_is_cancelled(lake: InlineLake, added: dict[int, str], mode: str) -> None:
+    if added:
+        sync(lake, 3, list(added), generation=2)
+    catalog = dedup_catalog(generation=3, minimum=3)
+    catalog = replace(catalog, streams=tuple(replace(one, destination_sync_mode=DestinationSyncMode(mode)) for one in catalog.streams))
+    with pytest.raises(SyncError, match="did not complete"):
+        lake.sync(catalog, [rows([{"id": 5, "note": "5 of 4"}], 9), state(4)])
+    assert (table(lake), pending(lake)) == (REFRESHED | added, (3, False))
+    assert fresh_table(lake) == table(lake)
+    lake.merge_limits = {}
+    sync(lake, 5, [6], generation=3)
+    assert table(lake) == REFRESHED | added | {5: "5 of 4", 6: "6 of 5"}
+    assert verified(lake).problems == ()
+
+
+def test_a_refresh_without_rows_takes_its_place(lake: InlineLake) -> None:
+    sync(lake, 3, [], generation=3, minimum=3)
+    assert (table(lake), pending(lake)) == ({}, None)
+    lake.merge_limits = {}
+    sync(lake, 4, [5], generation=3)
+    assert (table(lake), pending(lake)) == ({5: "5 of 4"}, None)
+    assert verified(lake).problems == ()
+
+
+def test_an_empty_one_is_published_first_too(s3_settings: S3Settings, tmp_path: Path) -> None:
+    lake = InlineLake(s3_settings, tmp_path)
+    sync(lake, 1, range(100))
+    lake.merge_limits = NO_TIME
+    sync(lake, 2, [], generation=2, minimum=2)
+    with pytest.raises(SyncError, match="did not complete"):
+        lake.sync(dedup_catalog(generation=3, minimum=3), [rows([{"id": 5, "note": "5 of 4"}], 9), state(4)])
+    lake.merge_limits = {}
+    sync(lake, 5, [6], generation=3)
+    assert (table(lake), pending(lake)) == ({5: "5 of 4", 6: "6 of 5"}, None)
 
 
 def test_it_is_published_before_a_column_gets_another_type(s3_settings: S3Settings, tmp_path: Path) -> None:
@@ -167,6 +206,38 @@ def test_a_sync_may_die_at_any_request_beside_a_waiting_refresh(
         sync(other, 3, [3, 200], generation=generation)  # the next attempt
         assert fresh_table(other) == REFRESHED | {3: "3 of 3", 200: "200 of 3"}, f"call {call} ({seen[-1]})"
         assert table(other) in ({i: f"{i} of 1" for i in range(20)}, REFRESHED, fresh_table(other))
+        assert list(S3Store(s3_settings).list_uploads("")) == []
+        if len(seen) < call:
+            break
+    assert call > 12
+    assert verified(other).problems == ()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("generations", [True, False], ids=["generations", "no generations"])
+@pytest.mark.parametrize("arrives", [True, False], ids=["the last request arrives", "the last request is lost"])
+def test_another_refresh_may_die_at_any_request(
+    s3_settings: S3Settings, s3_proxy: Any, s3_error: Any, tmp_path: Path, generations: bool, arrives: bool
+) -> None:
+    dying = InlineLake(replace(s3_settings, endpoint=s3_proxy.endpoint), tmp_path)
+    other = InlineLake(s3_settings, tmp_path)
+    for call in moments(3):
+        for before, (ids, limits) in enumerate([(20, {}), (7, NO_TIME)], 3 * call):
+            other.merge_limits = limits
+            sync(other, before % 3 + 1, range(ids), generation=before, minimum=before)
+        generation = 3 * call + 2 if generations else 0
+        catalog = dedup_catalog(generation=generation, minimum=generation)
+        if not generations:
+            one = replace(catalog.streams[0], destination_sync_mode=DestinationSyncMode.OVERWRITE, sync_id=3 * call + 2)
+            catalog = replace(catalog, streams=(one,))
+        dying.merge_limits = NO_TIME if call % 2 else {}
+        seen = dies_at(s3_proxy, call, s3_error(403, "AccessDenied"), arrives=arrives)
+        with suppress(SyncError):
+            dying.sync(catalog, [rows([{"id": i, "note": f"{i} of 3"} for i in (3, 200)], 3), state(3), status("COMPLETE")])
+        other.merge_limits = {}
+        sync(other, 4, [6], generation=generation)
+        new, last = {3: "3 of 3", 200: "200 of 3"}, {6: "6 of 4"}
+        assert table(other) in (REFRESHED | last, REFRESHED | new | last, new | last), f"call {call} ({seen[-1]})"
         assert list(S3Store(s3_settings).list_uploads("")) == []
         if len(seen) < call:
             break

@@ -72,7 +72,8 @@ def merge_of(table: OpenTable, resources: Resources) -> Update | None:
 
     Return None if there are none.
     """
-    waits = table.writer.open().contents.waiting.files > 0
+    contents = table.writer.open().contents
+    waits = contents.waiting.files > 0 or (contents.pending is not None and contents.pending.complete)
     return merge_runs(table, table.spec, resources) if waits and table.spec is not None else None
 
 
