@@ -188,6 +188,7 @@ class StreamTable:
         partition = self._partition(state, kept)
         before = partition if state.contents.empty else recorded_partition(state)
         evolution = self._evolve(state, partition, replaces=pending and self._begins_columns).partitioned(before, partition)
+        self._refuse_other_types(state, evolution)
         evolution = self._treated(state, evolution, kept)
         evolution, recorded = self._to_record(state, evolution if encodings is None else evolution.encoded(*encodings))
         partitioning = partitioning_of(self.stream, evolution.schema, self.layout.final)
@@ -295,6 +296,17 @@ class StreamTable:
                 self.stream,
                 f"its table has {counted(len(staying), 'file')} of an earlier connector{which}, from '{min(staying)}' on, and "
                 "append_dedup cannot tell their rows apart. Run a new refresh that removes the records, or choose another path.",
+            )
+
+    def _refuse_other_types(self, state: TableState, evolution: Evolution) -> None:
+        """Raise ConfigError if a column takes another type in place and files of destination-s3 stay: they are never rewritten."""
+        retyped = evolution.schema.retyped if evolution.changes and not self.layout.of_text else ()
+        if retyped and state.contents.adopted and state.contents.pending is None:
+            raise refusal(
+                self.stream,
+                f"the column '{retyped[0]}' takes another type in place, and {counted(state.contents.adopted, 'file')} of an earlier "
+                "connector may have the old one. Undo the change in the source, set tables.schema_change to recover, or run a refresh that "
+                "removes the records.",
             )
 
     def _refuse_unreadable(self, state: TableState) -> None:

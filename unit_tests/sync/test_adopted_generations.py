@@ -46,7 +46,7 @@ def catalog(generation: int, minimum: int, mode: str = "append") -> Catalog:
     return parse_catalog(json.dumps({"streams": [stream]}).encode())
 
 
-def sync(lake: InlineLake, generation: int, minimum: int, ids: Sequence[int] = (), mode: str = "append") -> None:
+def sync(lake: InlineLake, generation: int, minimum: int, ids: Sequence[int | str] = (), mode: str = "append") -> None:
     records = [line({"type": "RECORD", "record": {"stream": "users", "emitted_at": 1, "data": {"id": one}}}) for one in ids]
     lake.sync(catalog(generation, minimum, mode), [*records, state(len(ids)), status("COMPLETE")])
 
@@ -73,6 +73,21 @@ def test_files_of_the_refresh_stay_when_it_completes(lake: InlineLake) -> None:
     sync(lake, 5, 5, [1])
 
     assert (keys(lake), own_rows(lake)) == (ACKNOWLEDGED, 1)
+
+
+@pytest.mark.parametrize("policy", ["recover", "rewrite"])
+def test_a_type_does_not_change_in_place_beside_them(lake: InlineLake, policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    sync(lake, 5, 0, [1, 2])
+    lake.options = {"tables": {"schema_change": policy}}
+    monkeypatch.setitem(SCHEMA, "properties", {"id": {"type": "string"}})
+    if policy == "rewrite":
+        with pytest.raises(ConfigError, match=r"column 'id' takes another type in place, and 3 files of an earlier connector may have"):
+            sync(lake, 5, 0, ["3"])
+    else:
+        sync(lake, 5, 0, ["3"])  # in a column of its own
+    assert (keys(lake), own_rows(lake)) == ([OLD, *ACKNOWLEDGED], 1 if policy == "rewrite" else 2)
+    sync(lake, 6, 6, ["4"])
+    assert (keys(lake), own_rows(lake)) == ([], 1)
 
 
 def test_they_stay_when_several_syncs_complete_it(lake: InlineLake) -> None:

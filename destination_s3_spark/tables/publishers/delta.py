@@ -42,8 +42,6 @@ from destination_s3_spark.delta_log.actions import (
 )
 from destination_s3_spark.delta_log.log import KEPT, LOG_FOLDER, DeltaLog, UnreadableLog, VersionTaken, commit_hash
 from destination_s3_spark.errors import ConfigError, TransientError
-from destination_s3_spark.formats.parquet import PARQUET
-from destination_s3_spark.formats.registry import format_of
 from destination_s3_spark.schema.partitioning import Partitioning
 from destination_s3_spark.schema.schema_event import stored_from_event
 from destination_s3_spark.storage.object_store import ObjectStore
@@ -68,6 +66,7 @@ from destination_s3_spark.tables.publishers.publication import (
     recorded_partitioning,
     require_current_types,
     require_divided,
+    require_parquet,
 )
 from destination_s3_spark.tables.rules import WAITING_PROPERTIES, MergeRule, waiting_properties
 
@@ -211,12 +210,8 @@ class DeltaTable:
     def require_fitting(self, store: ObjectStore, state: TableState, live: LiveFiles) -> None:  # noqa: ARG002
         """Raise NotPublished if Delta readers could not read the files, or not as the chain's readers do."""
         root = state.identity.final_root
+        require_parquet((file.key for file in _published_files(live)), "Delta readers")
         for file in _published_files(live):
-            if format_of(file.key) not in (PARQUET, None):
-                raise NotPublished(
-                    f"'{file.key}' is not a Parquet file. A refresh of the stream replaces the files of its earlier format; until then "
-                    "Delta readers see the table as it was."
-                )
             if not file.key.startswith(root) or not _PLAIN_PATH.fullmatch(file.key.removeprefix(root)):
                 raise NotPublished(
                     f"the key '{file.key}' has characters that not every Delta reader finds. Change file_name_pattern, s3_path_format or "

@@ -12,7 +12,7 @@ holds the truth, so the next sync or `repair` brings readers up to date.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC
@@ -29,6 +29,8 @@ from destination_s3_spark.chain.settle import readable
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.delta_log.log import DeltaLog, UnreadableLog
 from destination_s3_spark.errors import ConfigError, SyncError, TransientError
+from destination_s3_spark.formats.parquet import PARQUET
+from destination_s3_spark.formats.registry import format_of
 from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.encodings import DESTINATION_S3
 from destination_s3_spark.schema.partitioning import Partitioning
@@ -54,6 +56,16 @@ HISTORY_SUFFIX = "_history"
 
 class NotPublished(Exception):
     """A publisher does not publish a table: it refuses the table, or its catalog fails. The text is for users: what and what to do."""
+
+
+def require_parquet(keys: Iterable[str], readers: str) -> None:
+    """Raise NotPublished for a file of another format among those that these readers would see."""
+    for key in keys:
+        if format_of(key) not in (PARQUET, None):
+            raise NotPublished(
+                f"'{key}' is not a Parquet file. A refresh of the stream replaces the files of its earlier format; until then {readers} "
+                "see the table as it was."
+            )
 
 
 class Publisher(Protocol):

@@ -28,6 +28,7 @@ from destination_s3_spark.tables.publishers.publication import (
     ShownTable,
     block_time,
     overlap_error,
+    require_parquet,
 )
 from destination_s3_spark.tables.rules import MergeRule, waiting_properties
 
@@ -57,11 +58,13 @@ class SymlinkManifest:
     def publish(self, store: ObjectStore, state: TableState, live: LiveFiles, last: PublishedMark | None) -> str:
         """Replace the table's manifest unless it is of a later block, and return its ETag as the mark. Raises TransientError.
 
-        Raises NotPublished for a manifest of another table or program. A table without files gets an empty manifest, which engines read as
-        a table without rows.
+        Raises NotPublished for a table with files of another format and for a manifest of another table or program. A table without files
+        gets an empty manifest, which engines read as a table without rows.
         """
         key = state.identity.final_root + MANIFEST
-        body = "".join(f"s3://{self.bucket}/{key}\n" for key in published_keys(live)).encode()
+        keys = published_keys(live)
+        require_parquet(keys, "readers of its manifest")
+        body = "".join(f"s3://{self.bucket}/{key}\n" for key in keys).encode()
         metadata = {SEQUENCE: str(state.sequence_number), TIME: block_time(state), OWNER_METADATA: state.identity.table_id}
         waiting = waiting_properties(state.contents, self.merge_rule)
         metadata |= {name.replace("airbyte.", "ab-"): value for name, value in waiting.items()}
@@ -87,8 +90,9 @@ class SymlinkManifest:
         info = store.head(state.identity.final_root + MANIFEST)
         return None if info is None or _sequence(info) < 0 else _sequence(info)
 
-    def require_fitting(self, store: ObjectStore, state: TableState, live: LiveFiles) -> None:  # noqa: ARG002
-        """Accept every table, because a manifest lists files of any kind. Raises NotPublished for another's manifest in its place."""
+    def require_fitting(self, store: ObjectStore, state: TableState, live: LiveFiles) -> None:
+        """Raise NotPublished for a table with files of another format, or another's manifest in its place."""
+        require_parquet(published_keys(live), "readers of its manifest")
         _require_own(store.head(state.identity.final_root + MANIFEST), state)
 
 
