@@ -172,7 +172,7 @@ def is_published_first(pending: Pending, session: Session) -> bool:
     return pending.complete and not goes_on
 
 
-def later_generation(contents: Contents, session: Session) -> OpenEpoch | None:
+def new_generation(contents: Contents, session: Session) -> OpenEpoch | None:
     """Return the event with which the session's generation begins after another one was published first. None if the session adds rows."""
     if session.disposition is WriteDisposition.APPEND:
         return None

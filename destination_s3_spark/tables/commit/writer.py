@@ -32,15 +32,7 @@ from destination_s3_spark.chain.events import (
 from destination_s3_spark.chain.files import FileEntry, FileKind, HistoryMark, OperationCount, Token
 from destination_s3_spark.chain.live_files import LiveFiles, day
 from destination_s3_spark.chain.log import BlockTaken, Chain, Clock, utc_now
-from destination_s3_spark.chain.opening import (
-    Precedence,
-    Session,
-    dead_scratch,
-    fenced,
-    later_generation,
-    open_table,
-    take_snapshot_when_due,
-)
+from destination_s3_spark.chain.opening import Precedence, Session, dead_scratch, fenced, new_generation, open_table, take_snapshot_when_due
 from destination_s3_spark.chain.settle import MapCalls, complete, confirm_removal, finish, sweep, take_back, taken_back
 from destination_s3_spark.chain.state import Landed, ReplayGuard, TableState
 from destination_s3_spark.chain.table_store import TableStore
@@ -153,7 +145,7 @@ class TableWriter:
         """Let the session's generation begin, after one that was complete before it has been published. Raises Fenced or TransientError."""
         self._need_open()
         with self._ending_on_error():
-            event = later_generation(self._chain.head.contents, self._session)
+            event = new_generation(self._chain.head.contents, self._session)
             if event is not None:
                 self._append(event)
                 self._guard = ReplayGuard(self._chain.head.replay)
