@@ -122,7 +122,8 @@ class StreamTable:
             goes_on = pending is None or not is_published_first(pending, self.session)
         if goes_on or not is_deduplicated(stream):
             return None
-        return replace(self, stream=stream, fields=fields, session=replace(self.session, disposition=WriteDisposition.APPEND))
+        adding = replace(self.session, disposition=WriteDisposition.APPEND)
+        return replace(self, stream=stream, fields=fields, session=adding, treatment=None)
 
     def _may_add_to(self, state: TableState) -> bool:
         """Tell whether rows of this sync may be added to what waits in the table under the same key, cursor and mode."""

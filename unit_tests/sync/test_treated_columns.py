@@ -11,6 +11,7 @@ import json
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from destination_s3_spark.errors import ConfigError, SyncError
 from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.tables.updates.resources import MergeTime
 from unit_tests.places import table_of
 from unit_tests.sync.inline_lake import InlineLake, line, state, status
 
@@ -336,3 +338,14 @@ def test_keys_that_are_treated_otherwise_need_a_refresh(lake: Lake) -> None:
     lake.options = {"tables": RULES}
     with pytest.raises(ConfigError, match="as sent, now hash"):
         lake.go([record(1, 4)], mode="append_dedup", key=("email",), generation=2)
+
+
+def test_a_refresh_may_treat_keys_otherwise_while_another_one_waits(lake: Lake) -> None:
+    lake.options = {}
+    lake.go([record(1, 1)], mode="append_dedup", key=("email",))
+    lake.merge_limits = {"time": MergeTime(timedelta())}
+    lake.go([record(1, 2), record(2, 2)], mode="append_dedup", key=("email",), generation=2, minimum=2)
+    assert len(rows(lake)) == 1
+    lake.options, lake.merge_limits = {"tables": RULES}, {}
+    lake.go([record(3, 3)], mode="append_dedup", key=("email",), generation=3, minimum=3)
+    assert [row["email"] for row in rows(lake)] == [hashed(f"{MARK}3@example.org")]
