@@ -214,8 +214,9 @@ def test_void_restores_exactly_what_was_there(event: Event) -> None:
         ([replace(SEED, adopted=()), OPEN], 8),
         ([replace(SEED, adopted=()), SCHEMA, add(0, 9), OPEN], 7),
         ([SEED, SCHEMA, begin(5, 0), add(0, 9), publish([NEW], [ADOPTED]), OPEN], 9),
+        ([SEED, SCHEMA, begin(5, 0), add(0, 9), replace(publish([NEW], [ADOPTED]), sync_id=11), OPEN], 9),
     ],
-    ids=["found new", "found with adopted files", "still", "found empty", "added to", "replaced"],
+    ids=["found new", "found with adopted files", "still", "found empty", "added to", "replaced", "replaced in a later sync"],
 )
 def test_the_state_knows_whose_rows_are_all_there_is(events: list[Event], begun_by: int) -> None:
     assert chain(*events).head.contents.begun_by == begun_by
