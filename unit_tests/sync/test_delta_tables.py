@@ -204,6 +204,18 @@ def test_files_of_destination_s3_are_part_of_it(lake: DeltaLake) -> None:
     assert sorted(row["id"] for row in lake.check()) == list(range(64))
 
 
+def test_files_of_destination_s3_with_another_type_are_refused(lake: DeltaLake, caplog: pytest.LogCaptureFixture) -> None:
+    body, old = pa.BufferOutputStream(), f"{ROOT}2026_01_01_1700000000000_0.parquet"
+    pq.write_table(pa.table({"id": [1], "name": [7]}), body)
+    S3Store(lake.settings).put(old, body.getvalue().to_pybytes(), {"ab-generation-id": "0"})
+    sync(lake, catalog(), [person(2)])
+
+    assert f"the column 'name' is string in the table and int64 in '{old}', which an earlier connector wrote" in caplog.text
+    assert not any("_delta_log" in found.key for found in S3Store(lake.settings).list(ROOT))
+    sync(lake, catalog(generation=2, minimum=2), [person(3)])
+    assert [row["id"] for row in lake.check()] == [3]
+
+
 def test_a_key_that_not_every_reader_finds_is_refused(lake: DeltaLake, caplog: pytest.LogCaptureFixture) -> None:
     lake.options = {**lake.options, "file_name_pattern": "file ü {part_number}"}
     sync(lake, catalog(), map(person, range(4)))

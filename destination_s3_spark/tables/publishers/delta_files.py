@@ -13,16 +13,17 @@ from urllib.parse import unquote
 
 import msgspec
 import pyarrow as pa
+from msgspec import structs
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.delta_log.actions import Add, DeltaColumns, PartitionColumn
 from destination_s3_spark.formats.file_statistics import NO_BOUND, UNBOUNDED, FileStatistics, unbounded_columns
-from destination_s3_spark.formats.parquet_statistics import completed
+from destination_s3_spark.formats.parquet_statistics import completed, footer_statistics
 from destination_s3_spark.schema.airbyte_type import Scalar
 from destination_s3_spark.schema.partitioning import NULL_PARTITION, Partitioning, Transform
 from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore
 from destination_s3_spark.tables.publishers.publication import NotPublished
-from destination_s3_spark.tables.runs.footers import StoredFile, statistics_of
+from destination_s3_spark.tables.runs.footers import StoredFile, read_footer, statistics_of
 
 FOOTERS_AT_ONCE = 16
 
@@ -80,11 +81,11 @@ def add_actions(
 ) -> dict[str, Add]:
     """Return the actions that add files, by path. Footers of files that are not described are read.
 
-    Raises NotPublished for a file of destination-s3 that is gone or cannot be read.
+    Raises NotPublished for a file of destination-s3 that is gone, cannot be read or has a column of another type.
     """
     unknown = {path: file for path, file in files.items() if not is_described(file)}
     with ThreadPoolExecutor(FOOTERS_AT_ONCE, "footers") as pool:
-        footers = dict(zip(unknown, pool.map(partial(_read, store), unknown.values()), strict=True))
+        footers = dict(zip(unknown, pool.map(partial(_read, store, columns), unknown.values()), strict=True))
     return {
         path: _add(path, partition_values(partitioning, file), footers.get(path) or _known(file), columns, time)
         for path, file in sorted(files.items())
@@ -102,7 +103,7 @@ def with_columns(adds: Iterable[Add], columns: pa.Schema) -> dict[str, Add]:
         known = FileStatistics(stats.min_values, stats.max_values, stats.null_count)
         text = _text(stats.num_records, completed(known, columns, stats.num_records))
         if add.stats is not None and text != add.stats:
-            widened[add.path] = msgspec.structs.replace(add, stats=text, data_change=False)
+            widened[add.path] = structs.replace(add, stats=text, data_change=False)
     return widened
 
 
@@ -110,17 +111,37 @@ def _known(file: FileEntry) -> StoredFile:
     return StoredFile(file.rows, file.bytes, file.statistics or UNBOUNDED)
 
 
-def _read(store: ObjectStore, file: FileEntry) -> StoredFile:
+def _read(store: ObjectStore, columns: pa.Schema, file: FileEntry) -> StoredFile:
+    if file.kind is FileKind.ADOPTED:
+        return _read_adopted(store, columns, file)
     try:
         found = statistics_of(store, file)
     except (ObjectNotFound, pa.ArrowException, OSError):
-        if file.kind is not FileKind.ADOPTED:
-            return _known(file)  # nothing is lost but the statistics
+        return _known(file)  # nothing is lost but the statistics
+    # Blocks do not say which columns of this file are unbounded if none were gathered, so `configuration` cannot count on them.
+    return found._replace(statistics=UNBOUNDED) if file.unbounded is None and unbounded_columns([found.statistics]) else found
+
+
+def _read_adopted(store: ObjectStore, columns: pa.Schema, file: FileEntry) -> StoredFile:
+    """Read a file of destination-s3. Its size is not in a block, and nothing has ensured its types."""
+    try:
+        info = store.head(file.key)
+        if info is None:
+            raise ObjectNotFound(file.key)
+        footer = read_footer(store, structs.replace(file, bytes=info.size))
+    except (ObjectNotFound, pa.ArrowException, OSError):
         raise NotPublished(
             f"its file '{file.key}' is gone or is not Parquet. Restore it from a backup or a bucket version, or refresh the stream."
         ) from None
-    # Blocks do not say which columns of this file are unbounded if none were gathered, so `configuration` cannot count on them.
-    return found._replace(statistics=UNBOUNDED) if file.unbounded is None and unbounded_columns([found.statistics]) else found
+    types = {name: columns.field(name).type for name in columns.names}
+    for field in footer.schema.to_arrow_schema():
+        if field.name in types and field.type.id != types[field.name].id:
+            raise NotPublished(
+                f"the column '{field.name}' is {types[field.name]} in the table and {field.type} in '{file.key}', which an earlier "
+                "connector wrote, and no reader takes both. Refresh the stream."
+            )
+    statistics = footer_statistics(footer)
+    return StoredFile(footer.num_rows, info.size, UNBOUNDED if unbounded_columns([statistics]) else statistics)
 
 
 def _add(path: str, values: dict[str, str | None], file: StoredFile, columns: pa.Schema, time: int) -> Add:

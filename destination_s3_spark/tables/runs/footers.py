@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec.structs import replace
 
-from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.chain.files import FileEntry
 from destination_s3_spark.chain.settle import MapCalls
 from destination_s3_spark.errors import DataError
 from destination_s3_spark.formats.file_statistics import FileStatistics
@@ -40,12 +40,7 @@ def read_footer(store: ObjectStore, file: FileEntry) -> pq.FileMetaData:
 
 
 def statistics_of(store: ObjectStore, file: FileEntry) -> StoredFile:
-    """Return what the footer of a file says. Takes one HEAD more for an adopted file, whose size no block has. Raises as `read_footer`."""
-    if file.kind is FileKind.ADOPTED:
-        info = store.head(file.key)
-        if info is None:
-            raise ObjectNotFound(file.key)
-        file = replace(file, bytes=info.size)
+    """Return what the footer of a file says. Raises as `read_footer`."""
     footer = read_footer(store, file)
     return StoredFile(footer.num_rows, file.bytes, footer_statistics(footer))
 
