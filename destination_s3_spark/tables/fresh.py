@@ -24,6 +24,7 @@ from destination_s3_spark.schema.arrow import META_FIELDS
 from destination_s3_spark.schema.table_schema import TableSchema
 from destination_s3_spark.storage.ranged import RangedFile
 from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.tables.capture.completion import RowCompletion, completion_of
 from destination_s3_spark.tables.merge.plan import MergePlan, Sizes
 from destination_s3_spark.tables.merge.planning import plan_of
 from destination_s3_spark.tables.merge.refresh import arrived_before, compared_files, refresh_of, sources_within, waiting_files
@@ -175,6 +176,8 @@ class MergeOnRead:
     """The files with rows that a complete generation replaces, if those that it lacks stay."""
     refresh: Refresh | None = None
     """That generation. None if no row stays that it lacks."""
+    completion: RowCompletion | None = None
+    """How a table with a change log gets the values that records left out."""
 
     @classmethod
     def of(
@@ -190,7 +193,10 @@ class MergeOnRead:
         spec = opened.spec
         form = table_format(opened, spec, live, 0)
         compared = compared_files(opened, everything, form) if everything.pending is not None and everything.pending.complete else None
-        found = cls(opened, spec, form, live, TaskResources(s3, BUDGET_BYTES))
+        state = opened.writer.state
+        logged = state is not None and state.contents.operation_count is not None
+        completion = None if opened.rules.change_log is None else completion_of(opened, spec, logged=logged)
+        found = cls(opened, spec, form, live, TaskResources(s3, BUDGET_BYTES), completion=completion)
         if compared is None or not compared.keeps:
             return found
         waiting = arrived_before(opened.with_keys(waiting_files(opened, everything, form)))
@@ -229,13 +235,16 @@ class MergeOnRead:
     def _merged(self, streams: list[RowStream], form: MergeForm) -> Iterator[pa.Table]:
         """Yield the rows and tombstones that a merge makes of a range."""
         has_cursor = self.spec.cursor is not None
-        if self.refresh is not None:
-            comparison = RefreshComparison(self.refresh, has_cursor, form.soft)
-            for rows in complete_rows(streams, self.resources.budget_bytes // ROUNDS_SHARE):
-                yield comparison.of(rows).table_rows
+        if self.refresh is None and self.completion is None:
+            for decisive in merged_rows(streams, has_cursor, form.soft):
+                yield decisive if form.soft is None else form.soft.applied(decisive)
             return
-        for decisive in merged_rows(streams, has_cursor, form.soft):
-            yield decisive if form.soft is None else form.soft.applied(decisive)
+        comparison = None if self.refresh is None else RefreshComparison(self.refresh, has_cursor, form.soft)
+        for rows in complete_rows(streams, self.resources.budget_bytes // ROUNDS_SHARE):
+            if self.completion is not None:
+                yield self.completion.of(rows, form, comparison, has_cursor=has_cursor).table_rows
+            elif comparison is not None:
+                yield comparison.of(rows).table_rows
 
     def _is_of_keys(self, where: pc.Expression) -> bool:
         """Tell whether all versions of a row have the same answer. Statistics of floats do not tell whether there is a NaN."""
@@ -248,7 +257,8 @@ class MergeOnRead:
         form = self.form.form
         if self.of_text:
             return form
-        return form.narrowed({*names, *(field.name for field in (*META_FIELDS, *self.spec.fields))})
+        marks = form.marks.needs if form.marks is not None and self.completion is not None else ()
+        return form.narrowed({*names, *marks, *(field.name for field in (*META_FIELDS, *self.spec.fields))})
 
 
 def _in_columns(rows: pa.Table, wanted: pa.Schema) -> pa.Table:

@@ -31,6 +31,7 @@ from destination_s3_spark.tables.updates import waiting as waiting_runs
 from unit_tests.examples import quick_first
 from unit_tests.places import table_of
 from unit_tests.sync.inline_lake import InlineLake, line, state, status
+from unit_tests.sync.reference_changes import PLACEHOLDER
 
 AT = {"type": "string", "format": "date-time", "airbyte_type": "timestamp_with_timezone"}
 COLUMNS: dict[str, Any] = {
@@ -83,6 +84,7 @@ class Kind:
     cursor: bool = True
     key: tuple[str, ...] = ("id",)
     tables: tuple[tuple[str, Any], ...] = ()
+    logged: bool = False
 
     def formatted(self) -> dict[str, Any]:
         more = {"compression_codec": {"codec": "no compression"}} if self.format == "Avro" else {}
@@ -103,6 +105,9 @@ KINDS = (
     Kind("avro", "Avro"),
     Kind("jsonl", "JSONL", tables=(("cdc_deletion_mode", "soft"),)),
     Kind("csv", "CSV", cursor=False),
+    Kind("logged", logged=True),
+    Kind("logged, soft", "Avro", tables=(("cdc_deletion_mode", "soft"),), logged=True),
+    Kind("logged text", "JSONL", logged=True),
 )
 
 
@@ -130,7 +135,7 @@ def record(chance: random.Random) -> dict[str, Any]:
     number = chance.randrange(KEYS)
     data = {
         "id": number if chance.random() > 0.02 else chance.choice([None, 10**20, 10**20 + 1]),
-        "name": chance.choice(["a", "b\u0000c", "é", None]),
+        "name": chance.choice(["a", "b\u0000c", "é", None, PLACEHOLDER]),
         "price": number / 4 if chance.random() > 0.05 else chance.choice([None, -0.0, 0, 1e300]),
         "at": None if number == 7 else f"2026-11-{21 + number % 3}T{number % 24:02}:00:00Z",
         "place": chance.choice([None, {"city": "Ulm"}, {"city": "Rom", "zip": number}]),
@@ -151,7 +156,7 @@ def messages(records: Sequence[dict[str, Any]], emitted_at: int, word: str = "CO
 @pytest.fixture
 def make_lake(s3_settings: S3Settings, tmp_path: Path) -> Callable[[Kind], Lake]:
     def make(kind: Kind) -> Lake:
-        options = {"tables": {"raw_tables": False, "merge": WAIT, **dict(kind.tables)}}
+        options = {"tables": {"raw_tables": False, "merge": WAIT, **dict(kind.tables)}, "change_log": {"enabled": kind.logged}}
         limits = Limits(batch_bytes=30_000, age_s=3600, spool_bytes=2**31)
         return Lake(s3_settings, tmp_path, limits, format=kind.formatted(), options=options, merge_limits={"least_file_bytes": 4096})
 
@@ -200,7 +205,7 @@ def merged(lake: Lake, to: S3Settings, of: Catalog) -> Any:
 
 def merge(lake: Lake, of: Catalog) -> None:
     """Merge what waits."""
-    always = {"tables": {name: option for name, option in lake.options["tables"].items() if name != "merge"}}
+    always = {**lake.options, "tables": {name: option for name, option in lake.options["tables"].items() if name != "merge"}}
     replace(lake, options=always, at_commit=lambda: None).sync(of, [status("COMPLETE")])
 
 

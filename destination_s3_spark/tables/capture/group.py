@@ -21,11 +21,12 @@ from destination_s3_spark.errors import Bug
 from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.arrow import arrow_field
 from destination_s3_spark.storage.staging import StagedFileSink
+from destination_s3_spark.tables.capture.completion import completion_of
 from destination_s3_spark.tables.capture.event_runs import EventRun, read_events
 from destination_s3_spark.tables.capture.events import Images, cursor_members
 from destination_s3_spark.tables.capture.output import SPANS, WRITE_BYTES, ChangeOutput, Counts, LoggedRange, LogTask, Span
 from destination_s3_spark.tables.open_table import OpenTable
-from destination_s3_spark.tables.runs.keys import CDC_FIELDS
+from destination_s3_spark.tables.runs.keys import CDC_FIELDS, KeySpec
 from destination_s3_spark.tables.runs.merged_rows import ROUNDS_SHARE, RowSource, complete_rows, row_streams
 from destination_s3_spark.tables.runs.sorted_file import ARROW_BYTES
 from destination_s3_spark.tables.runs.table_format import TableFormat
@@ -105,8 +106,12 @@ class MergeLog:
         self._span = Span(min([first, *(file.offset or 0 for file in more)]), last)
         self._event_bytes = EVENT_ROWS * ARROW_BYTES * sum(file.bytes for file in (*records, *(compared or ())))
         self._before = contents.operation_count
-        self._images = _images(table, options, infers=compared is not None)
+        spec = table.spec
+        if spec is None:
+            raise Bug(f"Stream '{table.stream.id}' is not deduplicated and has no change log.", stream=table.stream.id)
+        self._images = _images(table, spec, options, infers=compared is not None)
         self.kind = self._kind(begins=begins)
+        self._completion = completion_of(table, spec, logged=self.kind is not LogKind.SNAPSHOT)
         self._group = GroupName(first, table.writer.next_token())
         self._parts = 0
         disk = resources.disk if self.kind is LogKind.CHANGES else None
@@ -122,21 +127,18 @@ class MergeLog:
         """Make the log's part of a merge task that writes up to `files` files of `file_bytes` each."""
         table = self._table
         keys = () if self.kind is LogKind.CHANGES else tuple(self._next_key() for _ in range(files))
-        sources = tuple((field.name, field.source) for field in table.schema.fields)
         scratch = table.scratch_prefix()
         return LogTask(
             kind=self.kind,
             images=self._images,
             options=self._options,
-            plan=table.typed_plan if table.layout.of_text else None,
-            sources=sources,
+            completion=self._completion,
             keys=keys,
             scratch=scratch,
             folder=None if self._folder is None else self._folder / PurePath(scratch).name,
             file_bytes=file_bytes,
             span=self._span,
             event_bytes=self._event_bytes,
-            net=self.kind is not LogKind.SNAPSHOT and not self._images.cursor,
         )
 
     def group(self, ranges: Sequence[LoggedRange], kept: Sequence[FileEntry], form: TableFormat) -> Steps[LogGroup]:
@@ -258,10 +260,7 @@ def snapshot_file(task: SnapshotTask) -> LoggedRange:
         return log.finish()
 
 
-def _images(table: OpenTable, options: ChangeLogOptions, *, infers: bool) -> Images:
-    spec = table.spec
-    if spec is None:
-        raise Bug(f"Stream '{table.stream.id}' is not deduplicated and has no change log.", stream=table.stream.id)
+def _images(table: OpenTable, spec: KeySpec, options: ChangeLogOptions, *, infers: bool) -> Images:
     columns = [Field(column.source, column.name, column.type) for column in table.schema.fields]
     key = {field.source for field in spec.key}
     data = tuple(arrow_field(column) for column in columns if column.source in key or not column.source.startswith(CDC_FIELDS))
