@@ -137,6 +137,20 @@ def test_repair_deletes_what_has_expired() -> None:
     assert repair(store, TABLE, (), OrphanUploads(store, "lake/"), STARTED) is None
 
 
+def test_repair_deletes_what_has_expired_though_the_table_stays_open_for_a_replay() -> None:
+    store = FakeStore()
+    sync_at(store, 0)
+    made = writer_at(store, 1)
+    land(made, store, 0, 100)
+    made.commit([FIRST])
+
+    repair(store, TABLE, (), OrphanUploads(store, "lake/"), STARTED)
+
+    assert final_objects(store) == live_finals(store)
+    state = chain_of(store).head
+    assert (state.closed, len(state.replay)) == (False, 1)
+
+
 def test_files_that_a_taken_back_block_would_have_replaced_are_live_again() -> None:
     store = FakeStore()
     sync_at(store, 0)

@@ -63,9 +63,10 @@ def repair(
     leftovers = open_table(chain, store, table, session, orphans, publish)
     try:
         publish(chain)
+        swept = sweep(chain, store)
         if leftovers.ended_cleanly:
             # Otherwise the table stays open, because Close would drop the checkpoints that the source may still replay.
-            chain.append(Close(sweep(chain, store)))
+            chain.append(Close(swept))
             chain.write_hint()
     except BlockTaken as taken:
         raise fenced(table.stream, taken.block) from None
