@@ -37,11 +37,11 @@ $(STAMP): requirements-dev.lock pyproject.toml scripts/install scripts/install-c
 demo: install ## Run a sync of an invented shop into a local S3 server and read the tables back
 	@$(BIN)/python -m demo
 
-test: install ## Run the unit tests but the slow ones, and the main job on a real S3 server and Spark (five minutes)
+test: install ## Run the short unit tests, and the main job on a real S3 server and Spark (five to ten minutes)
 	@echo "==> running the quick tests"
 	@$(PYTEST) unit_tests integration_tests/test_main_job.py -m quick $(PYTEST_ARGS)
 
-test-all: install ## Run all tests but those of the image and of other readers; with TEST_TURN=all, all cases of each (20 minutes)
+test-all: install ## Run all tests but those of the image and of other readers; with TEST_TURN=all, all cases of each (20 to 40 minutes)
 	@scripts/install-sources || echo "==> the sources that tests read from could not be installed; those tests are skipped"
 	@echo "==> running all tests"
 	@$(PYTEST) -n $$(($(TEST_WORKERS) + 2)) --hypothesis-profile=ci -m "$(ALL)" $(PYTEST_ARGS)

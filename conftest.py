@@ -23,6 +23,11 @@ settings.load_profile("quick")
 _MAIN_JOB = "test_main_job.py"
 """The integration tests of `make test`."""
 
+_LONG = (
+    "test_deferred", "test_forget", "test_fresh", "test_given_up", "test_histor", "test_published_h", "test_refreshed", "test_waiting_h",
+)  # fmt: skip
+"""The beginnings of the names of unit tests of features beside the main job that take long together. `make test` leaves them out."""
+
 TURNS = 3
 """Of so many slow unit tests, and of tests with the mark `turns` of a file or with the same name in the mark, a run takes one."""
 
@@ -67,9 +72,10 @@ def _take_turns(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 
 def _mark_quick(items: list[pytest.Item]) -> None:
-    """Mark what `make test` runs: the main job and the unit tests, but the slow ones."""
+    """Mark what `make test` runs: the main job and the unit tests, but the slow and the long ones."""
     for item in items:
-        if (item.path.name == _MAIN_JOB or "unit_tests" in item.path.parts) and not item.get_closest_marker("slow"):
+        is_short = "unit_tests" in item.path.parts and not item.path.name.startswith(_LONG)
+        if (item.path.name == _MAIN_JOB or is_short) and not item.get_closest_marker("slow"):
             item.add_marker("quick")
 
 
