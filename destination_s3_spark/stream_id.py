@@ -22,8 +22,13 @@ class StreamId(Struct, frozen=True, order=True):
 
     def matches(self, pattern: str) -> bool:
         """Tell whether the name, or the namespace, a dot and the name, match a pattern with * and ?."""
-        return fnmatchcase(self.name, pattern) or (self.namespace is not None and fnmatchcase(f"{self.namespace}.{self.name}", pattern))
+        return matches(self.name, pattern) or (self.namespace is not None and matches(f"{self.namespace}.{self.name}", pattern))
 
     def __str__(self) -> str:
         """Return the name as people are shown it, on one line."""
         return printable(self.name if self.namespace is None else f"{self.namespace}.{self.name}", LINE_END)
+
+
+def matches(name: str, pattern: str) -> bool:
+    """Tell whether a name matches a pattern with * and ?. Brackets are ordinary characters: names of streams and columns may have them."""
+    return fnmatchcase(name, pattern.replace("[", "[[]"))

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from fnmatch import fnmatchcase
 from typing import Any
 
 import orjson
 
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.protocol.catalog import DestinationSyncMode
-from destination_s3_spark.stream_id import StreamId
+from destination_s3_spark.stream_id import StreamId, matches
 from destination_s3_spark.wording import nearest_name
 
 
@@ -71,11 +70,11 @@ def _documents(text: bytes) -> Iterator[Mapping[str, Any]]:
 def _selected(streams: Sequence[dict[str, Any]], select: Sequence[str]) -> list[dict[str, Any]]:
     names = [{str(_id(stream)), _id(stream).name} for stream in streams]
     for pattern in select:
-        if not any(fnmatchcase(name, pattern) for both in names for name in both):
+        if not any(matches(name, pattern) for both in names for name in both):
             near = nearest_name(pattern, sorted(set().union(*names)))
             known = f"Did you mean {near}?" if near else f"It has {', '.join(sorted(str(_id(stream)) for stream in streams))}."
             raise ConfigError(f"The source has no stream {pattern}. {known}")
-    chosen = [any(fnmatchcase(name, pattern) for name in both for pattern in select) for both in names]
+    chosen = [any(matches(name, pattern) for name in both for pattern in select) for both in names]
     return [stream for stream, is_chosen in zip(streams, chosen, strict=True) if is_chosen or not select]
 
 

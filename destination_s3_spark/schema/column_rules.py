@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from destination_s3_spark.errors import ConfigError
@@ -28,12 +27,12 @@ from destination_s3_spark.schema.airbyte_type import (
     Union,
 )
 from destination_s3_spark.schema.json_schema import StreamFields
-from destination_s3_spark.stream_id import StreamId
+from destination_s3_spark.stream_id import StreamId, matches
 
 COLUMNS_OPTION = "tables.columns"
 KeyPath = tuple[str, ...]
 
-_WILDCARD = re.compile(r"[*?\[]")
+_WILDCARD = re.compile(r"[*?]")
 _SECRET_LABEL, _RULES_LABEL = b"destination-s3-spark: tables.hash_secret\n", b"destination-s3-spark: tables.columns\n"
 
 
@@ -60,7 +59,7 @@ class ColumnRule:
 
     def names(self, path: KeyPath) -> bool:
         """Tell whether the member at this path is meant."""
-        return fnmatchcase(".".join(path), self.column)
+        return matches(".".join(path), self.column)
 
     def spells(self, path: KeyPath) -> bool:
         """Tell whether the pattern begins with this path and a dot, so that it is about members below it and hardly about others."""

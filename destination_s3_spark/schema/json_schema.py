@@ -13,7 +13,6 @@ from __future__ import annotations
 import decimal
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -32,7 +31,7 @@ from destination_s3_spark.schema.airbyte_type import (
 )
 from destination_s3_spark.schema.draft import Draft, DraftArray, DraftObject, DraftUnion, MisfitError, UnionConflicts, merge_options
 from destination_s3_spark.schema.names import assign_names
-from destination_s3_spark.stream_id import StreamId
+from destination_s3_spark.stream_id import StreamId, matches
 
 _BIG: Mapping[str, Decimal] = MappingProxyType({"big_number": Decimal(MAX_PRECISION, 9), "big_integer": Decimal(MAX_PRECISION, 0)})
 """Types by `airbyte_type`. Airbyte's warehouse destinations store a number as NUMERIC(38, 9)."""
@@ -52,7 +51,7 @@ class NamedDecimal:
 
     def names(self, stream: StreamId, path: tuple[str, ...]) -> bool:
         """Tell whether the number at this path of the stream is meant."""
-        return stream.matches(self.stream) and fnmatchcase(".".join(path), self.column)
+        return stream.matches(self.stream) and matches(".".join(path), self.column)
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,10 @@ def test_the_first_rule_that_matches_applies_to_the_whole_value() -> None:
         ("any.a.b", ("any", "a"), True),
         ("*lat", ("any", "x"), True),
         ("h*lat", ("any",), False),
-        ("[!x]ome.lat", ("home",), True),
+        ("[!x]ome.lat", ("home",), False),
+        ("tags[0].*", ("tags[0]",), True),
+        ("tags[0]", ("tags[0]",), None),
+        ("tags[0]", ("tags0",), False),
     ],
 )
 def test_members_are_looked_for_where_a_pattern_may_match(rule: str, path: tuple[str, ...], inside: bool | None) -> None:
