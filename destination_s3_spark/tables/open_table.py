@@ -10,12 +10,13 @@ from typing import Any
 import pyarrow as pa
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.opening import Session
 from destination_s3_spark.decoding.plan import RowPlan, Values
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.formats.file_format import FileColumns, FileOptions
 from destination_s3_spark.formats.parquet import ParquetOptions
-from destination_s3_spark.protocol.catalog import Stream
+from destination_s3_spark.protocol.catalog import DestinationSyncMode, Stream
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Field, Scalar
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, arrow_field
 from destination_s3_spark.schema.column_rules import Treatment
@@ -177,6 +178,24 @@ class OpenTable:
 
     def is_outdated(self, file: FileEntry) -> bool:
         return self.columns.is_outdated(file)
+
+    def raw_covers(self, live: LiveFiles) -> bool:
+        """Tell whether the raw table has every row that landed in the table since it was last replaced."""
+        state = self.writer.state
+        return state is not None and not live.adopted and sum(file.rows for file in live.settled(FileKind.RAW)) == state.contents.came_in
+
+    def raw_replays(self, live: LiveFiles) -> bool:
+        """Tell whether the raw rows make the table: all are there, and none landed while it was deduplicated by another key or cursor.
+
+        Such rows replaced and deleted others under that key and cursor. Under today's, or none, those would come back.
+        """
+        if not self.raw_covers(live):
+            return False
+        ids = {file.schema_id for file in live.settled(FileKind.RAW) if file.schema_id is not None}
+        key, cursor = ((), None) if self.spec is None else (self.spec.key, self.spec.cursor)
+        now = sorted([field.source] for field in key), [] if cursor is None else [cursor.source]
+        then = [one for one in self.writer.schemas(ids).values() if one["mode"] == DestinationSyncMode.APPEND_DEDUP.value]
+        return all((sorted(one["primaryKey"]), one["cursor"][:1]) == now for one in then)
 
     def land_tasks(self, slices: Sequence[Slice], s3: S3Settings) -> list[LandTask]:
         """Make a task for each slice and assign the keys of its files."""

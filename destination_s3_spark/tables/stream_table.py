@@ -8,7 +8,7 @@ from typing import Any
 
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.opening import Session, WriteDisposition, is_published_first, pending_in
-from destination_s3_spark.chain.state import Counters, TableState
+from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.formats.registry import format_of
 from destination_s3_spark.protocol.catalog import DestinationSyncMode, Stream
@@ -195,8 +195,6 @@ class StreamTable:
         partitioning = partitioning_of(self.stream, evolution.schema, self.layout.final)
         types_since = evolution.schema.schema_id if evolution.retyped else state.types_since
         columns = Columns(evolution.schema, recorded, types_since, valid_from(self.stream, evolution.schema))
-        if self.deduplicated and not pending:
-            self._refuse_unreadable(state)
         table = OpenTable(
             stream=self.stream,
             declared=self.fields.fields,
@@ -213,6 +211,8 @@ class StreamTable:
             treatment=self.treatment,
             barred=self._barred(),
         )
+        if self.deduplicated and not pending:
+            self._refuse_unreadable(table)
         if not table.outdated:
             table.record_schema()
         return table
@@ -310,32 +310,31 @@ class StreamTable:
                 "removes the records.",
             )
 
-    def _refuse_unreadable(self, state: TableState) -> None:
+    def _refuse_unreadable(self, table: OpenTable) -> None:
         """Raise ConfigError if a merge could read the existing rows neither from their files nor from the raw table."""
-        covered = self._has_all_raw_rows(state)
-        if covered and (self.layout.raw is not None or self.session.disposition is WriteDisposition.MAINTAIN):
+        live, maintains = self.writer.live_files(), self.session.disposition is WriteDisposition.MAINTAIN
+        covered = table.raw_covers(live)
+        if covered and maintains:
             return
-        live = self.writer.live_files()
         states = {file.copy_of for file in live.of(FileKind.STATE)}
         others = [file for file in live.of(FileKind.FINAL) if not self._is_mergeable(file.key, has_state=file.key in states)]
         unreadable = [key for key, twin in live.raw_twins(others).items() if twin is None]
-        if unreadable:
-            if covered:
-                raw = "which tables.raw_tables turns off. Leave it on until a merge has rewritten the table, go"
-            else:
-                raw = "which does not have all of them. Go"
-            raise refusal(
-                self.stream,
-                f"its table has {counted(len(unreadable), 'file')} in another format than {self.layout.final.extension}, from "
-                f"'{unreadable[0]}' on, and a merge can only read their rows from the raw table, {raw} back to the earlier format, or "
-                "run a refresh that removes the records.",
-            )
-
-    def _has_all_raw_rows(self, state: TableState) -> bool:
-        contents = state.contents
-        if contents.held.get(FileKind.RAW.value, Counters()).rows == contents.came_in:
-            return True
-        return sum(file.rows for file in self.writer.live_files().of(FileKind.RAW)) == contents.came_in  # others were dropped
+        if not unreadable:
+            return
+        if not covered:
+            raw = "which does not have all of them. Go"
+        elif self.layout.raw is None:
+            raw = "which tables.raw_tables turns off. Leave it on until a merge has rewritten the table, go"
+        elif not table.raw_replays(live):
+            raw = "where some landed under another primary key or cursor. Go"
+        else:
+            return
+        raise refusal(
+            self.stream,
+            f"its table has {counted(len(unreadable), 'file')} in another format than {self.layout.final.extension}, from "
+            f"'{unreadable[0]}' on, and a merge can only read their rows from the raw table, {raw} back to the earlier format, or "
+            "run a refresh that removes the records.",
+        )
 
     def _is_mergeable(self, key: str, *, has_state: bool) -> bool:
         found = format_of(key)

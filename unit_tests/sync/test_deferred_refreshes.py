@@ -74,6 +74,8 @@ def test_a_refresh_without_time_waits_complete_and_is_said(
     assert operator_command(["inspect", "users", "--output", "json", "--config", str(file)]) == 0
     seen = json.loads(capsys.readouterr().out)["table"]
     assert seen["waiting"]["rows"] == 9
+    with pytest.raises(ConfigError, match=r"its raw rows are of two generations\. Run merge first"):
+        lake.rebuild()
     # In a process of its own: this one may have a session of Spark already.
     subprocess.run([sys.executable, "-m", "destination_s3_spark", "merge", "--config", str(file)], check=True)
     assert (table(lake), pending(lake), contents(lake).waiting) == (later, None, Counters())

@@ -185,6 +185,23 @@ def test_a_table_becomes_text_only_while_raw_rows_land(lake: InlineLake) -> None
     assert text_rows(lake) == [(1, "new"), (2, "stays"), (3, "more")]
 
 
+@pytest.mark.parametrize("earlier", [True, False])
+@pytest.mark.parametrize("changed", [users("day"), users(cursor="day")], ids=["key", "cursor"])
+def test_a_table_under_another_key_does_not_become_text(lake: InlineLake, changed: Catalog, earlier: bool) -> None:
+    sync(lake, 1, {"id": 1, "day": "1", "note": "old"}, {"id": 2, "day": "2", "note": "stays"})
+    sync(lake, 2, {"id": 1, "day": "1", "note": "new"})
+    if earlier:
+        sync(lake, 3, {"id": 3, "day": "3", "note": "more"}, catalog=changed)
+    before, acknowledged = notes(lake), len(lake.states)
+    lake.format = {"format_type": "JSONL"}
+    with pytest.raises(ConfigError, match=r"the raw table, where some landed under another primary key or cursor. Go back to the earlier"):
+        sync(lake, 4, {"id": 4, "day": "4", "note": "text"}, catalog=changed)
+    assert (notes(lake), len(lake.states)) == (before, acknowledged)
+    lake.format = {"format_type": "Parquet"}
+    sync(lake, 5, {"id": 4, "day": "4", "note": "text"}, catalog=changed)
+    assert notes(lake) == sorted([*before, "text"])
+
+
 def test_files_with_raw_files_of_their_own_become_a_deduplicated_table_of_text(lake: InlineLake) -> None:
     sync(lake, 1, {"id": 1, "note": "old"}, {"id": 2, "note": "stays"}, catalog=users(None))
     lake.format, lake.options = {"format_type": "JSONL"}, {"tables": {"raw_tables": False}}

@@ -18,7 +18,7 @@ from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.staged.staged_file import key_in
 from destination_s3_spark.tables.stored.conversion import UnfitValues
 from destination_s3_spark.tables.stored.rewrite import WAITING_BYTES, RewriteTask, Stored, rewrite_file
-from destination_s3_spark.tables.updates.inputs import only_in_raw, pairs_of, raw_replays, replaced_by_pending, stored, total_rows
+from destination_s3_spark.tables.updates.inputs import only_in_raw, pairs_of, replaced_by_pending, stored, total_rows
 from destination_s3_spark.tables.updates.resources import Resources
 from destination_s3_spark.tables.updates.steps import Steps, Update, Work
 
@@ -73,7 +73,7 @@ class _Parts:
 def retype_final_files(table: OpenTable, resources: Resources) -> Update:
     """Rewrite the final files of an append table whose columns have other types than the table has now."""
     live = table.writer.live_files()
-    if table.partitioning is not None and raw_replays(table, live):
+    if table.partitioning is not None and table.raw_replays(live):
         # Raw files are not divided, so they cannot stand for single files, only for all of them.
         return (yield from rebuild_from_raw(table, resources))
     outdated = [file for file in live.of(FileKind.FINAL, FileKind.STATE) if table.is_outdated(file)]

@@ -15,7 +15,7 @@ from destination_s3_spark.tables.runs.keys import KeySpec
 from destination_s3_spark.tables.stream_table import StreamTable
 from destination_s3_spark.tables.updates.appended import publish_deltas, rebuild_from_raw, retype_final_files
 from destination_s3_spark.tables.updates.compacted import compact
-from destination_s3_spark.tables.updates.inputs import pairs_of, raw_covers, raw_replays
+from destination_s3_spark.tables.updates.inputs import pairs_of
 from destination_s3_spark.tables.updates.merged import combine_runs, merge_runs, rebuild_deduplicated
 from destination_s3_spark.tables.updates.resources import Resources
 from destination_s3_spark.tables.updates.steps import Update
@@ -81,9 +81,11 @@ def rebuild_of(table: OpenTable, resources: Resources) -> Update:
     """Choose the update that rebuilds the final table from the raw table. Raises ConfigError if the raw table lacks rows."""
     live = table.writer.live_files()
     state = table.writer.open()
-    if live.pending is not None:
-        raise table.refuse("a refresh of it is not finished, so its raw rows are of two generations. Finish the refresh first.")
-    if live.adopted or not raw_covers(table, live):
+    pending = state.contents.pending
+    if pending is not None:
+        way_out = "Accept or discard it" if pending.held_back else "Run merge" if pending.complete else "Finish the refresh"
+        raise table.refuse(f"a refresh of it has not replaced its rows, so its raw rows are of two generations. {way_out} first.")
+    if live.adopted or not table.raw_covers(live):
         kept = sum(file.rows for file in live.of(FileKind.RAW))
         raise table.refuse(
             f"its final table cannot be rebuilt from its raw table, which has {kept:,} of the {state.contents.came_in:,} records that "
@@ -91,7 +93,7 @@ def rebuild_of(table: OpenTable, resources: Resources) -> Update:
         )
     if table.spec is None:
         return rebuild_from_raw(table, resources)
-    if not raw_replays(table, live):
+    if not table.raw_replays(live):
         raise table.refuse(
             "some of its raw rows landed while it was deduplicated by another primary key or cursor, and do not tell which of them it "
             "has kept. Run a refresh, which sends all records again."

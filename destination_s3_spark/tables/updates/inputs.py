@@ -13,7 +13,6 @@ from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.formats.parquet import PARQUET, ParquetOptions
 from destination_s3_spark.formats.registry import format_of
-from destination_s3_spark.protocol.catalog import DestinationSyncMode
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
 from destination_s3_spark.storage.ranged import opened
 from destination_s3_spark.storage.settings import S3Settings
@@ -54,28 +53,6 @@ def total_rows(files: Iterable[FileEntry]) -> int:
 
 def _can_be_cast(table: OpenTable, file: FileEntry) -> bool:
     return not table.layout.of_text and format_of(file.key) is PARQUET
-
-
-def raw_covers(table: OpenTable, live: LiveFiles) -> bool:
-    """Tell whether the raw table has every row that landed in the table since it was last replaced."""
-    state = table.writer.state
-    raw = live.settled(FileKind.RAW)
-    return state is not None and not live.adopted and total_rows(raw) == state.contents.came_in
-
-
-def raw_replays(table: OpenTable, live: LiveFiles) -> bool:
-    """Tell whether the raw rows make the table: all are there, and none landed while the table was deduplicated by another key or cursor.
-
-    Such rows replaced and deleted others under that key and cursor. Under today's, or none, those would come back.
-    """
-    if not raw_covers(table, live):
-        return False
-    raw = live.settled(FileKind.RAW)
-    then = table.writer.schemas({file.schema_id for file in raw if file.schema_id is not None}).values()
-    spec = table.spec
-    now = None if spec is None else (sorted([field.source] for field in spec.key), [] if spec.cursor is None else [spec.cursor.source])
-    orders = [(sorted(one["primaryKey"]), one["cursor"][:1]) for one in then if one["mode"] == DestinationSyncMode.APPEND_DEDUP.value]
-    return all(order == now for order in orders)
 
 
 def stored(table: OpenTable, live: LiveFiles, files: Sequence[FileEntry], unfit: UnfitValues, s3: S3Settings) -> list[Stored]:
@@ -146,12 +123,12 @@ def merge_inputs(table: OpenTable, live: LiveFiles, form: TableFormat, s3: S3Set
     others = [pair for pair in pairs if pair not in kept]
     landed = [file for file in rows_kept.files if file.kind is not FileKind.DELTA]
     to_sort = [*(rows for rows, _ in others), *landed, *(file for file in deltas if not fits(table, form, file))]
-    if not pending and any(map(table.is_outdated, to_sort)) and raw_replays(table, live):
+    if not pending and any(map(table.is_outdated, to_sort)) and table.raw_replays(live):
         return raw_inputs(table, live, form, s3)  # retyping makes a value null that does not fit; a cast would end the sync
     try:
         sources = _stored_for_merge(table, live, to_sort, UnfitValues.NULL if pending else UnfitValues.REFUSE, form, s3)
     except ConfigError:
-        if pending or not raw_replays(table, live):
+        if pending or not table.raw_replays(live):
             raise
         return raw_inputs(table, live, form, s3)
     tombstones, old_tombstones = _tombstones(table, () if pending else live.of(FileKind.TOMBSTONE), form)
