@@ -85,6 +85,17 @@ def test_rebuild_makes_up_for_a_file_that_is_gone_or_damaged(
         assert maintenance._rebuild(tools, tools.table(found)) == 0
 
 
+@pytest.mark.parametrize(("format_type", "said"), [("JSONL", "were not compared"), ("Avro", "5 rows are as before, 0 are gone")])
+def test_rebuild_into_another_format_compares_rows_of_one_form(
+    lake: InlineLake, format_type: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sync(lake, 0, "id")
+    lake.format = {"format_type": format_type}
+    with workshop(lake) as (tools, found):
+        assert maintenance._rebuild(tools, tools.table(found)) == 0
+    assert said in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("key", [None, "id"])
 def test_rebuild_says_that_a_raw_file_is_gone(lake: InlineLake, key: str | None) -> None:
     sync(lake, 0, key)

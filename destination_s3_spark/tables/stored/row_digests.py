@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -15,6 +16,7 @@ from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.errors import DataError
 from destination_s3_spark.formats.parquet import ParquetOptions
+from destination_s3_spark.formats.registry import format_of
 from destination_s3_spark.storage.object_store import ObjectNotFound
 from destination_s3_spark.storage.ranged import RangedFile
 from destination_s3_spark.storage.settings import S3Settings
@@ -32,10 +34,28 @@ class DigestTask:
     s3: S3Settings
 
 
-def digested_files(live: LiveFiles) -> list[FileEntry]:
-    """List the Parquet files with the rows of the final table: its final files, or the merge states if those have another format."""
-    final = [file for file in live.settled(FileKind.FINAL) if file.key.endswith(ParquetOptions.extension)]
-    return final or list(live.of(FileKind.STATE))
+class DigestedFiles(NamedTuple):
+    """The Parquet files with the rows of a final table, and whether these are typed, or text, or both."""
+
+    files: tuple[FileEntry, ...]
+    typed: frozenset[bool]
+
+    def comparable_with(self, other: DigestedFiles) -> bool:
+        """Tell whether equal rows of both have equal digests."""
+        return len(self.typed | other.typed) < 2
+
+
+def digested_files(live: LiveFiles) -> DigestedFiles | None:
+    """Find the files to digest: the final files, or the merge states of those in another format. None if some are in no Parquet file."""
+    states = {file.copy_of: file for file in live.of(FileKind.STATE)}
+    files, typed = [], set()
+    for final in live.settled(FileKind.FINAL):
+        known, file = format_of(final.key), final if final.key.endswith(ParquetOptions.extension) else states.get(final.key)
+        if known is None or file is None:
+            return None
+        files.append(file)
+        typed.add(known.typed)
+    return DigestedFiles(tuple(files), frozenset(typed))
 
 
 def row_digests(task: DigestTask) -> bytes | None:
