@@ -29,7 +29,8 @@ PROPERTIES = {"at": {"type": "string", "format": "date-time"}, "sum": {"type": "
 
 @pytest.fixture
 def lake(s3_settings: S3Settings, tmp_path: Path) -> Lake:
-    lake = Lake(s3_settings, tmp_path, options={"publish": {"delta": True}})
+    decimals = [{"stream": "users", "column": "sum", "precision": 3, "scale": 2}]
+    lake = Lake(s3_settings, tmp_path, options={"publish": {"delta": True}, "tables": {"decimal_columns": decimals}})
     lake.versioned()
     return lake
 
