@@ -212,7 +212,7 @@ def _rebuild(tools: Workshop, closed: StreamTable) -> int:
             raise TransientError("A new file of the table cannot be read. Run verify, which says why.", stream=closed.stream.id)
     sys.stdout.write(f"{closed.stream.id}: rebuilt from the raw table, {rows:,} rows ({rows_before:,} before)\n")
     if found is None or made is None or not found.comparable_with(made):
-        sys.stdout.write("  the rows were not compared, because some are text, in a format without types\n")
+        sys.stdout.write("  the rows were not compared, because not all are in Parquet files, or only some are text\n")
         return 1 if rows != rows_before else 0
     result = compared(before, after)
     if before or after:

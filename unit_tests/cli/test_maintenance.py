@@ -85,11 +85,18 @@ def test_rebuild_makes_up_for_a_file_that_is_gone_or_damaged(
         assert maintenance._rebuild(tools, tools.table(found)) == 0
 
 
-@pytest.mark.parametrize(("format_type", "said"), [("JSONL", "were not compared"), ("Avro", "5 rows are as before, 0 are gone")])
+@pytest.mark.parametrize(
+    ("format_type", "key", "said"),
+    [
+        ("JSONL", "id", "were not compared"),
+        ("Avro", "id", "5 rows are as before, 0 are gone, 0 are new"),
+        ("Avro", None, "were not compared"),
+    ],
+)
 def test_rebuild_into_another_format_compares_rows_of_one_form(
-    lake: InlineLake, format_type: str, said: str, capsys: pytest.CaptureFixture[str]
+    lake: InlineLake, format_type: str, key: str | None, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    sync(lake, 0, "id")
+    sync(lake, 0, key)
     lake.format = {"format_type": format_type}
     with workshop(lake) as (tools, found):
         assert maintenance._rebuild(tools, tools.table(found)) == 0

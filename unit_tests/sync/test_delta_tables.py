@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -204,13 +205,23 @@ def test_files_of_destination_s3_are_part_of_it(lake: DeltaLake) -> None:
     assert sorted(row["id"] for row in lake.check()) == list(range(64))
 
 
-def test_files_of_destination_s3_with_another_type_are_refused(lake: DeltaLake, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("column", "value", "said"),
+    [
+        ("name", 7, "is string in the table and int64"),
+        ("address", {"city": "Ulm", "zip": "89073"}, r"is struct<.*zip: int64.*> in the table and struct<.*zip: string>"),
+        ("lines", [{"sku": "a", "count": "2"}], r"is list<.*count: int64.*> in the table and list<.*count: string.*>"),
+    ],
+)
+def test_files_of_destination_s3_with_another_type_are_refused(
+    lake: DeltaLake, caplog: pytest.LogCaptureFixture, column: str, value: object, said: str
+) -> None:
     body, old = pa.BufferOutputStream(), f"{ROOT}2026_01_01_1700000000000_0.parquet"
-    pq.write_table(pa.table({"id": [1], "name": [7]}), body)
+    pq.write_table(pa.table({"id": [1], column: [value]}), body)
     S3Store(lake.settings).put(old, body.getvalue().to_pybytes(), {"ab-generation-id": "0"})
     sync(lake, catalog(), [person(2)])
 
-    assert f"the column 'name' is string in the table and int64 in '{old}', which an earlier connector wrote" in caplog.text
+    assert re.search(rf"the column '{column}' {said} in '{re.escape(old)}', which an earlier connector wrote", caplog.text)
     assert not any("_delta_log" in found.key for found in S3Store(lake.settings).list(ROOT))
     sync(lake, catalog(generation=2, minimum=2), [person(3)])
     assert [row["id"] for row in lake.check()] == [3]

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.exact_json.values import object_text, split_object
+from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
 from destination_s3_spark.tables.capture.events import EventValues, History, has_placeholder, may_have_placeholder, provided
 from destination_s3_spark.tables.open_table import OpenTable
@@ -118,15 +119,21 @@ def completion_of(table: OpenTable, spec: KeySpec, *, logged: bool) -> RowComple
 
     Only the newest record counts then, unless records have a position in the source's log.
     """
-    columns, key = table.schema.fields, {field.source for field in spec.key}
-    of_data = [column for column in columns if column.source in key or not column.source.startswith(CDC_FIELDS)]
+    columns = table.schema.fields
     return RowCompletion(
         key=tuple(field.name for field in spec.key),
         columns=tuple(column.name for column in columns),
         plan=table.typed_plan if table.layout.of_text else None,
-        sources=tuple((column.name, column.source) for column in of_data),
+        sources=tuple((column.name, column.source) for column in data_columns(table, spec)),
         net=logged and not any(column.source.startswith(CDC_FIELDS) for column in columns),
     )
+
+
+def data_columns(table: OpenTable, spec: KeySpec) -> list[Field]:
+    """List the columns of data, in the table's order: all but those that tell a record's position in the source's log."""
+    columns, key = table.schema.fields, {field.source for field in spec.key}
+    of_data = [column for column in columns if column.source in key or not column.source.startswith(CDC_FIELDS)]
+    return [Field(column.source, column.name, column.type) for column in of_data]
 
 
 def typed_rows(rows: pa.Table, plan: RowPlan) -> pa.Table:

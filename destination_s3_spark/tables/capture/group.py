@@ -21,7 +21,7 @@ from destination_s3_spark.errors import Bug
 from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.arrow import arrow_field
 from destination_s3_spark.storage.staging import StagedFileSink
-from destination_s3_spark.tables.capture.completion import completion_of
+from destination_s3_spark.tables.capture.completion import completion_of, data_columns
 from destination_s3_spark.tables.capture.event_runs import EventRun, read_events
 from destination_s3_spark.tables.capture.events import Images, cursor_members
 from destination_s3_spark.tables.capture.output import SPANS, WRITE_BYTES, ChangeOutput, Counts, LoggedRange, LogTask, Span
@@ -262,8 +262,7 @@ def snapshot_file(task: SnapshotTask) -> LoggedRange:
 
 def _images(table: OpenTable, spec: KeySpec, options: ChangeLogOptions, *, infers: bool) -> Images:
     columns = [Field(column.source, column.name, column.type) for column in table.schema.fields]
-    key = {field.source for field in spec.key}
-    data = tuple(arrow_field(column) for column in columns if column.source in key or not column.source.startswith(CDC_FIELDS))
+    data = tuple(map(arrow_field, data_columns(table, spec)))
     cursor = tuple((column.source, arrow_field(column)) for column in columns if column.source.startswith(CDC_FIELDS))
     log_columns = LogColumns(table.stream.id, data, tuple(field.name for field in spec.key), tuple(cursor_members(cursor, infers=infers)))
     return Images(log_columns, options.before_image, options.after_image, cursor, infers)

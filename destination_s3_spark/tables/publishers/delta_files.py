@@ -135,13 +135,23 @@ def _read_adopted(store: ObjectStore, columns: pa.Schema, file: FileEntry) -> St
         ) from None
     types = {name: columns.field(name).type for name in columns.names}
     for field in footer.schema.to_arrow_schema():
-        if field.name in types and field.type.id != types[field.name].id:
+        if field.name in types and not _alike(field.type, types[field.name]):
             raise NotPublished(
                 f"the column '{field.name}' is {types[field.name]} in the table and {field.type} in '{file.key}', which an earlier "
                 "connector wrote, and no reader takes both. Refresh the stream."
             )
     statistics = footer_statistics(footer)
     return StoredFile(footer.num_rows, info.size, UNBOUNDED if unbounded_columns([statistics]) else statistics)
+
+
+def _alike(one: pa.DataType, other: pa.DataType) -> bool:
+    """Tell whether a reader takes values of both types for one column. It may lack members, and have another unit of time."""
+    if one.id != other.id:
+        return False
+    if pa.types.is_struct(one):
+        members = {member.name: member.type for member in other}
+        return all(_alike(member.type, members.get(member.name, member.type)) for member in one)
+    return _alike(one.value_type, other.value_type) if pa.types.is_list(one) else True
 
 
 def _add(path: str, values: dict[str, str | None], file: StoredFile, columns: pa.Schema, time: int) -> Add:
