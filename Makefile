@@ -16,7 +16,7 @@ CYCLONEDX := 11.12.0
 LIMIT := --timeout=900 --timeout-method=thread --max-worker-restart=0
 PYTEST := $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadgroup --no-loadscope-reorder $(LIMIT)
 # A test of the installed command waits for processes and servers much of its time, so two workers more than CPUs run all.
-ALL := not image_tests and not reader_tests and not trino_tests and not clusters
+ALL := today and not image_tests and not reader_tests and not trino_tests and not clusters
 KERNEL := kernel/Cargo.toml kernel/Cargo.lock kernel/pyproject.toml $(wildcard kernel/src/*.rs)
 export PYTHON
 # Or each of the many processes of a test run would compile all that it imports.

@@ -31,6 +31,9 @@ _LONG = (
 TURNS = 3
 """Of so many slow unit tests, and of tests with the mark `turns` of a file or with the same name in the mark, a run takes one."""
 
+DAYS = 5
+"""`make test-all` takes one in so many of the files without a quick test. No other turn goes by fives, so each test has its day."""
+
 _CEPH = {"ceph", "strict_server"}
 """The fixtures that start Ceph; some tests name one as a parameter."""
 
@@ -51,6 +54,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Which tests run, in which order, and which of them in one process."""
     _take_turns(config, items)
     _mark_quick(items)
+    _mark_today(items)
     _keep_together(items)
     _skip_without_image(config, items)
 
@@ -77,6 +81,17 @@ def _mark_quick(items: list[pytest.Item]) -> None:
         is_short = "unit_tests" in item.path.parts and not item.path.name.startswith(_LONG)
         if (item.path.name == _MAIN_JOB or is_short) and not item.get_closest_marker("slow"):
             item.add_marker("quick")
+
+
+def _mark_today(items: list[pytest.Item]) -> None:
+    """Mark what `make test-all` runs: the files with quick tests, and those of the others whose turn it is."""
+    if quick := {item.path for item in items if item.get_closest_marker("quick")}:
+        from unit_tests.rotation import taken  # noqa: PLC0415 (see TURN)
+
+        today = quick | {*taken(sorted({item.path for item in items} - quick), DAYS)}
+        for item in items:
+            if item.path in today:
+                item.add_marker("today")
 
 
 def _keep_together(items: list[pytest.Item]) -> None:
