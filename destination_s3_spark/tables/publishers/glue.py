@@ -54,11 +54,14 @@ Define = Callable[[str, Columns], dict[str, Any]]
 
 
 def symlink_definition(folder: str, columns: Columns) -> dict[str, Any]:
-    """Return the definition of a table that is read through its symlink manifest."""
+    """Return the definition of a table that is read through its symlink manifest.
+
+    Names of columns are in small letters, as Glue stores them and its readers match them with those of files, in whatever case.
+    """
     return {
         "Parameters": {"EXTERNAL": "TRUE", "classification": "parquet"},
         "StorageDescriptor": {
-            "Columns": [{"Name": name, "Type": kind} for name, kind in sql_columns(columns, HIVE).typed],
+            "Columns": [{"Name": name.lower(), "Type": kind} for name, kind in sql_columns(columns, HIVE).typed],
             "Location": f"{folder}{MANIFEST.rpartition('/')[0]}/",
             "InputFormat": "org.apache.hadoop.hive.ql.io.SymlinkTextInputFormat",
             "OutputFormat": "org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat",
