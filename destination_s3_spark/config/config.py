@@ -37,8 +37,8 @@ Region = Literal[
     "", "af-south-1", "ap-east-1", "ap-east-2", "ap-northeast-1", "ap-northeast-2", "ap-northeast-3", "ap-south-1", "ap-south-2",
     "ap-southeast-1", "ap-southeast-2", "ap-southeast-3", "ap-southeast-4", "ap-southeast-5", "ap-southeast-6", "ap-southeast-7",
     "ca-central-1", "ca-west-1", "cn-north-1", "cn-northwest-1", "eu-central-1", "eu-central-2", "eu-north-1", "eu-south-1",
-    "eu-south-2", "eu-west-1", "eu-west-2", "eu-west-3", "il-central-1", "me-central-1", "me-south-1", "mx-central-1", "sa-east-1",
-    "us-east-1", "us-east-2", "us-gov-east-1", "us-gov-west-1", "us-west-1", "us-west-2",
+    "eu-south-2", "eu-west-1", "eu-west-2", "eu-west-3", "eusc-de-east-1", "il-central-1", "me-central-1", "me-south-1", "mx-central-1",
+    "sa-east-1", "us-east-1", "us-east-2", "us-gov-east-1", "us-gov-west-1", "us-west-1", "us-west-2",
 ]  # fmt: skip
 SECRET: dict[str, Any] = {"airbyte_secret": True, "always_show": True}
 MIB, GIB = 2**20, 2**30
@@ -316,7 +316,7 @@ class Config(OpenSettings):
         examples=["arn:aws:iam::123456789:role/ExternalIdIsYourWorkspaceId"],
         json_schema_extra=documented(page="iam-policy.md#keys-and-roles"),
     )
-    s3_bucket_name: Annotated[str, Shape(r"^(arn:\S+|[^/:\s]+)$", "my-bucket, without s3:// and without a path")] = Field(
+    s3_bucket_name: Annotated[str, Shape(r"^[^/:\s]+$", "my-bucket, or an access point's alias, without s3:// and without a path")] = Field(
         title="S3 Bucket Name",
         description="The bucket the tables are written to. It must exist. Another bucket or path starts new tables there.",
         examples=["airbyte_sync"],

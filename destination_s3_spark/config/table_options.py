@@ -398,8 +398,8 @@ class Publish(Settings):
         True,
         title="Symlink manifest",
         description=(
-            "Whether each Parquet table has a list of its files (_symlink_format_manifest/manifest), through which Athena, Trino, Redshift "
-            "and Hive see every change at once. Tables that share a folder have none."
+            "Whether each Parquet table has a list of its files (_symlink_format_manifest/manifest), through which Athena, Trino, Presto "
+            "and Redshift see every change at once. Tables that share a folder have none."
         ),
         json_schema_extra=documented(page="readers.md#the-symlink-manifest"),
     )

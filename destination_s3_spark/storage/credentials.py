@@ -28,6 +28,7 @@ from destination_s3_spark.storage.settings import AccessKey, S3Settings
 
 ROLE_SESSION_NAME = "airbyte-sts-session"
 EXTERNAL_ID_VARIABLE = "AWS_ASSUME_ROLE_EXTERNAL_ID"
+METADATA_ATTEMPTS_VARIABLE = "AWS_METADATA_SERVICE_NUM_ATTEMPTS"
 
 
 def session(settings: S3Settings) -> boto3.Session:
@@ -45,6 +46,8 @@ def session(settings: S3Settings) -> boto3.Session:
 def _core(settings: S3Settings) -> botocore.session.Session:
     """Return a botocore session whose clients all trust the authorities of the settings, also those that fetch credentials."""
     core = botocore.session.Session()
+    if METADATA_ATTEMPTS_VARIABLE not in os.environ:
+        core.set_config_variable("metadata_service_num_attempts", 3)  # one lost answer would look like a machine without credentials
     authorities = ca_bundle(settings)
     if authorities is not None:
         core.set_config_variable("ca_bundle", authorities)

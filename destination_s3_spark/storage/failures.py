@@ -48,6 +48,12 @@ _DENIED = {"AccessDenied", "AccessDeniedException", "AllAccessDisabled", "Accoun
 _EXPIRED = {"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"}
 _WRONG_REGION = {"PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "301", "307"}
 _UNKNOWN_KEY = {"InvalidAccessKeyId", "InvalidClientTokenId", "UnrecognizedClientException", "NotSignedUp"}
+_PLAIN = {
+    "InvalidObjectState": "the object is archived. Restore it, and keep s3_bucket_path out of rules that archive objects.",
+    "QuotaExceeded": "the store's quota for the bucket or its owner is used up. Raise it.",
+    "RequestTimeTooSkewed": "the clock of this machine differs too much from that of the store. Set the clock right (NTP).",
+}
+"""Reasons that need neither permissions nor settings."""
 _PASSING = {
     "BandwidthLimitExceeded",
     "ConditionalRequestConflict",
@@ -113,7 +119,10 @@ def is_unreachable(error: BaseException) -> bool:
 def glue_reason(error: BotoCoreError | ClientError, operation: str) -> str:
     """Return why a call of AWS Glue failed, in the user's words."""
     if is_denied(error):
-        return f"AWS Glue refused the call ({_kind(error)}). Allow glue:{operation} to the credentials of the bucket."
+        return (
+            f"AWS Glue refused the call ({_kind(error)}). Allow glue:{operation} to the credentials of the bucket, also in Lake Formation "
+            "if it governs the database."
+        )
     if is_unreachable(error):
         return f"AWS Glue could not be reached or did not answer {operation} ({_kind(error)}). Check s3_bucket_region and the network."
     return f"AWS Glue could not do {operation} ({_kind(error)})."
@@ -183,8 +192,8 @@ def _explain_answer(error: ClientError, doing: str, settings: S3Settings) -> Syn
         right = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("x-amz-bucket-region")
         named = f"it is in '{right}'" if right else "it is in another one"
         return ConfigError(f"{doing}: bucket '{settings.bucket}' is not in region '{settings.region}', {named}. Correct s3_bucket_region.")
-    if name == "RequestTimeTooSkewed":
-        return ConfigError(f"{doing}: the clock of this machine differs too much from that of {place}. Set the clock right (NTP).")
+    if name in _PLAIN:
+        return ConfigError(f"{doing}: {_PLAIN[name]}")
     if name in _DENIED or status(error) in {401, 403}:
         return denied(error.operation_name, doing, settings)
     if name.startswith("KMS."):

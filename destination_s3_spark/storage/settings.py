@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Literal
+from urllib.parse import urlsplit
 
 Encryption = Literal["AES256", "aws:kms", "aws:kms:dsse"]
 """Server-side encryption that is requested on every write: S3's `x-amz-server-side-encryption`."""
@@ -64,3 +65,8 @@ class S3Settings:
     single_writer: bool = False
     ca_certificate: str | None = field(default=None, repr=False)
     limits: ClientLimits = USUAL_LIMITS
+
+    @property
+    def equal_parts(self) -> bool:
+        """Whether the store wants all parts of an upload but the last in one size, as Cloudflare R2 does."""
+        return f".{urlsplit(self.endpoint or '').hostname}".endswith(".r2.cloudflarestorage.com")

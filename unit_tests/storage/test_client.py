@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -15,9 +16,11 @@ from destination_s3_spark.storage.credentials import forwardable
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import AccessKey, ClientLimits, S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
+from unit_tests.conftest import Reply
 
 ONCE = ClientLimits(attempts=1, connect_timeout_s=2, read_timeout_s=5)
 ROLE = "arn:aws:iam::123456789012:role/airbyte"
+ROLE_PATH = "/latest/meta-data/iam/security-credentials/airbyte"
 
 
 @pytest.fixture
@@ -55,6 +58,11 @@ def use_every_call(settings: S3Settings) -> None:
     list(store.list_uploads(""))
     store.abort_upload(copy.key, copy.upload_id)
     store.delete([info.key for info in store.list("")])
+
+
+def test_cloudflare_wants_parts_of_one_size() -> None:
+    hosts = ["https://0123.r2.cloudflarestorage.com", "https://0123.eu.r2.cloudflarestorage.com:443/", "https://r2.example.com", None]
+    assert [S3Settings("lake", endpoint=host).equal_parts for host in hosts] == [True, True, False, False]
 
 
 def test_threads_that_begin_together_share_one_client(s3_settings: S3Settings) -> None:
@@ -130,6 +138,24 @@ def test_without_any_credentials_the_error_says_what_to_set(proxied: S3Settings,
         S3Store(replace(proxied, credentials=None, region="eu-west-1", limits=ONCE)).get("k")
     with pytest.raises(ConfigError, match="access_key_id"):
         forwardable(replace(proxied, credentials=None))
+
+
+@pytest.mark.parametrize("lost", ["/latest/api/token", "/latest/meta-data/iam/security-credentials/", ROLE_PATH])
+def test_a_lost_answer_of_the_instances_metadata_is_asked_for_again(
+    s3_settings: S3Settings, s3_proxy: Any, no_credentials: None, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    keys = {"Code": "Success", "AccessKeyId": "AKIA", "SecretAccessKey": "s", "Token": "t", "Expiration": "2099-01-01T00:00:00Z"}
+    answers = {ROLE_PATH: json.dumps(keys), ROLE_PATH.rpartition("/")[0] + "/": "airbyte", "/latest/api/token": "token"}
+    losses = iter([lost])
+
+    def script(call: Any) -> Reply | None:
+        return None if call.target == lost and next(losses, None) else Reply(200, answers[call.target].encode())
+
+    monkeypatch.delenv("AWS_EC2_METADATA_DISABLED")
+    monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", s3_proxy.endpoint)
+    s3_proxy.script = script
+    found = forwardable(replace(s3_settings, credentials=None)).credentials
+    assert found == AccessKey("AKIA", "s", "t")
 
 
 def test_a_role_without_credentials_to_assume_it_with_is_a_config_error(proxied: S3Settings, no_credentials: None) -> None:

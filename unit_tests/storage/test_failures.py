@@ -74,6 +74,11 @@ def test_denials_mention_what_the_settings_add_to_the_permissions_needed() -> No
     assert "s3:ListBucket" in explain(answer(403, "403", "HeadObject"), "Looking", settings).message
 
 
+def test_what_no_permission_would_change_is_not_called_a_denial() -> None:
+    assert "is archived" in explain(answer(403, "InvalidObjectState", "GetObject"), "Reading", SETTINGS).message
+    assert "quota" in explain(answer(403, "QuotaExceeded"), "Writing", SETTINGS).message
+
+
 def test_errors_without_an_answer() -> None:
     url = {"endpoint_url": "https://s3.example", "error": "e"}
     for lost in (exceptions.EndpointConnectionError(**url), exceptions.ReadTimeoutError(**url), exceptions.ConnectionClosedError(**url)):

@@ -15,6 +15,7 @@ from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import ClientLimits, S3Settings
 from destination_s3_spark.sync.check import check, check_cluster, check_forget
+from unit_tests.conftest import Reply
 
 ONCE = ClientLimits(attempts=1, connect_timeout_s=2, read_timeout_s=5)
 TEMPLATE = PathTemplate("lake/raw", None, None, datetime(2024, 1, 1, tzinfo=UTC), 1)
@@ -49,6 +50,20 @@ def test_a_good_connection_passes_after_every_action_a_sync_needs_and_nothing_is
     keys = [call.target for call in s3_proxy.calls if call.operation == "PutObject"]
     assert all(key.startswith(f"/{proxied.bucket}/lake/raw/airbyte_internal/check/") for key in keys)
     assert left_behind(proxied) == []
+
+
+def test_a_store_that_lists_the_uploads_of_one_key_alone_passes(proxied: S3Settings, s3_proxy: Any) -> None:
+    """As MinIO does."""
+
+    none = Reply(200, b"<ListMultipartUploadsResult><IsTruncated>false</IsTruncated></ListMultipartUploadsResult>")
+
+    def script(call: Any) -> Reply:
+        is_of_folder = call.operation == "ListMultipartUploads" and call.target.partition("prefix=")[2].partition("&")[0].endswith("%2F")
+        return none if is_of_folder else call.forward()
+
+    s3_proxy.script = script
+    check(proxied, TEMPLATE)
+    assert s3_proxy.operations().count("ListMultipartUploads") == 3
 
 
 def test_objects_of_others_are_left_alone(s3_settings: S3Settings) -> None:

@@ -180,8 +180,7 @@ class GlueTable:
 
     def _definition(self, state: TableState, columns: Columns) -> dict[str, Any]:
         definition = self.define(self._uri(state.identity.final_root), columns)
-        parameters = {**definition["Parameters"], OWNER: self._owner}
-        return {**definition, "Name": self.identifier[1], "TableType": "EXTERNAL_TABLE", "Parameters": parameters}
+        return _table(self.identifier[1], {**definition, "Parameters": {**definition["Parameters"], OWNER: self._owner}})
 
     @property
     def _owner(self) -> str:
@@ -189,6 +188,11 @@ class GlueTable:
 
     def _uri(self, key: str) -> str:
         return f"s3://{self.catalog.settings.bucket}/{key}"
+
+
+def _table(name: str, definition: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the definition of a table of this name. Athena asks for keys of partitions, also where there are none."""
+    return {**definition, "Name": name, "TableType": "EXTERNAL_TABLE", "PartitionKeys": []}
 
 
 def _is_registered(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
@@ -275,20 +279,20 @@ def _check(config: Config, store: ObjectStore, template: PathTemplate) -> None: 
     if options is None:
         return
     database, name = table_name(options.database, StreamId(None, f"airbyte_check_{uuid4().hex}"))
-    definition = symlink_definition(f"s3://{config.s3_bucket_name}/{template.base}", [Field("id", "id", Scalar.INTEGER)])
+    definition = _table(name, symlink_definition(f"s3://{config.s3_bucket_name}/{template.base}", [Field("id", "id", Scalar.INTEGER)]))
     try:
         tables = GlueTables(s3_settings(config))
         existed = tables.has_database(database)
-        tables.create(database, {"Name": name, "TableType": "EXTERNAL_TABLE", **definition})
+        tables.create(database, definition)
         try:
             found = tables.get(database, name) or {}
-            tables.update(database, {"Name": name, "TableType": "EXTERNAL_TABLE", **definition}, str(found.get("VersionId", "")))
+            tables.update(database, definition, str(found.get("VersionId", "")))
         finally:
             tables.drop(database, name)
             if not existed:
                 tables.drop_database(database)
     except (GlueFailed, GlueChanged) as error:
-        raise ConfigError(f"Tables cannot be registered in AWS Glue: {error}") from error
+        raise ConfigError(f"Tables cannot be registered in the database '{database}' in AWS Glue: {error}") from error
 
 
 GLUE = PublisherKind(_of_tables, _require_publishable, _check)

@@ -98,6 +98,8 @@ def _made(table: OpenTable, joins: Sequence[JoinTask]) -> Steps[Mapping[str, Fil
 
 
 def _copied(table: OpenTable, join: JoinTask) -> FileEntry | None:
+    if join.s3.equal_parts:
+        return None
     try:
         return joined_in_store(join.group, join.key, table.writer.store)
     except (ObjectNotFound, SyncError) as error:

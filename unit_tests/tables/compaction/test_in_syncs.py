@@ -23,7 +23,7 @@ from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.compaction import groups
 from destination_s3_spark.tables.compaction.join import joined_in_store
 from destination_s3_spark.tables.factory import TableFactory
-from destination_s3_spark.tables.updates import choice
+from destination_s3_spark.tables.updates import choice, compacted
 from destination_s3_spark.tables.updates.choice import rebuild_of
 from destination_s3_spark.tables.updates.resources import Resources, TaskResources
 from unit_tests.examples import quick_first
@@ -123,6 +123,15 @@ def test_small_files_are_joined_in_every_format(format_options: dict[str, Any], 
     store = S3Store(lake.settings)
     stored = {found.key for found in store.list("lake/") if "/chain/" not in found.key and "_symlink" not in found.key}
     assert stored == {file.key for file in live.files}
+
+
+def test_parts_of_other_sizes_are_not_sent_to_a_store_that_refuses_them(lake: InlineLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(S3Settings, "equal_parts", True)
+    monkeypatch.setattr(compacted, "joined_in_store", None)
+    for number in range(1, FEW_FILES + 1):
+        sync(lake, number)
+    assert len(compactions(lake)) == 1
+    assert len(rows(lake)) == 2 * FEW_FILES
 
 
 def test_rows_and_their_order_stay(lake: InlineLake) -> None:

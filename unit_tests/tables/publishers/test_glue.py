@@ -322,5 +322,5 @@ def test_check_tries_glue_and_leaves_nothing_behind(table: Any, glue: Any, datab
 
 def test_check_names_what_glue_refuses(table: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", "http://127.0.0.1:9")
-    with pytest.raises(ConfigError, match="Tables cannot be registered in AWS Glue: AWS Glue could not be reached"):
+    with pytest.raises(ConfigError, match=r"Tables cannot be registered in the database '.*' in AWS Glue: AWS Glue could not be reached"):
         check_publishers(config(table, "lake"), S3Store(table.settings), TEMPLATE)
