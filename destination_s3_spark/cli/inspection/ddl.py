@@ -23,7 +23,7 @@ from destination_s3_spark.tables.configured import final_options
 from destination_s3_spark.tables.found import without_schema
 from destination_s3_spark.tables.publishers.iceberg.publisher import NO_NAMESPACE, table_name
 from destination_s3_spark.tables.publishers.publication import HISTORY_SUFFIX
-from destination_s3_spark.tables.publishers.sql_types import HIVE, REDSHIFT, SPARK, TRINO, Dialect, catalog_name, sql_columns
+from destination_s3_spark.tables.publishers.sql_types import ATHENA, REDSHIFT, SPARK, TRINO, Dialect, catalog_name, sql_columns
 from destination_s3_spark.tables.publishers.symlink import MANIFEST
 from destination_s3_spark.wording import printable
 
@@ -110,6 +110,9 @@ _MANIFEST_FORMAT = """ROW FORMAT SERDE 'org.apache.hadoop.hive.ql.io.parquet.ser
 STORED AS INPUTFORMAT 'org.apache.hadoop.hive.ql.io.SymlinkTextInputFormat'
 OUTPUTFORMAT 'org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat'"""
 
+_REDSHIFT_PROPERTIES = "\nTABLE PROPERTIES ('data_cleansing_enabled' = 'true', 'surplus_char_handling' = 'FAIL')"
+"""Make a query fail for a text that is longer than Redshift can hold. By default it sees a null or a part of it."""
+
 
 def ddl(table: InspectedTable, config: Config, engine: SqlEngine) -> str:
     """Return the statements that define the table and its history in an engine. Columns that the engine cannot read become comments.
@@ -137,9 +140,9 @@ def _history_statement(table: InspectedTable, config: Config, engine: SqlEngine)
 def _statement(source: ConfiguredTable, engine: SqlEngine) -> str:
     match engine:
         case SqlEngine.ATHENA:
-            return _athena_delta(source) if source.has_delta_log else _hive(source, HIVE, "CREATE EXTERNAL TABLE IF NOT EXISTS")
+            return _athena_delta(source) if source.has_delta_log else _hive(source, ATHENA, "CREATE EXTERNAL TABLE IF NOT EXISTS")
         case SqlEngine.REDSHIFT:
-            return _hive(source, REDSHIFT, "CREATE EXTERNAL TABLE")
+            return _hive(source, REDSHIFT, "CREATE EXTERNAL TABLE", _REDSHIFT_PROPERTIES)
         case SqlEngine.SPARK:
             return _spark(source, "s3a")
         case SqlEngine.DATABRICKS:
@@ -157,17 +160,17 @@ def _statement(source: ConfiguredTable, engine: SqlEngine) -> str:
 def _athena_delta(source: ConfiguredTable) -> str:
     """Return the statement for a Delta table: Athena takes the columns from the log."""
     return (
-        f"CREATE EXTERNAL TABLE IF NOT EXISTS {_qualified(source, HIVE)}\n"
+        f"CREATE EXTERNAL TABLE IF NOT EXISTS {_qualified(source, ATHENA)}\n"
         f"LOCATION {_escaped(source.uri)}\nTBLPROPERTIES ('table_type' = 'DELTA');\n"
     )
 
 
-def _hive(source: ConfiguredTable, dialect: Dialect, create: str) -> str:
+def _hive(source: ConfiguredTable, dialect: Dialect, create: str, properties: str = "") -> str:
     root, location = source.folder("s3"), "STORED AS PARQUET"
     if source.config.publish.symlink:
         root, location = source.uri + MANIFEST.rpartition("/")[0] + "/", _MANIFEST_FORMAT
     comments, columns = _columns(source, dialect)
-    return f"{comments}{create} {_qualified(source, dialect)} (\n{columns}\n)\n{location}\nLOCATION {_escaped(root)};\n"
+    return f"{comments}{create} {_qualified(source, dialect)} (\n{columns}\n)\n{location}\nLOCATION {_escaped(root)}{properties};\n"
 
 
 def _spark(source: ConfiguredTable, scheme: str) -> str:
@@ -262,10 +265,12 @@ def _clickhouse(source: ConfiguredTable) -> str:
     if not source.has_delta_log:
         raise _needs_a_publisher("clickhouse", "publish.delta")
     config = source.config
+    region = f".{config.s3_bucket_region}" if config.s3_bucket_region else ""
+    domain = "amazonaws.com.cn" if config.s3_bucket_region.startswith("cn-") else "amazonaws.com"
     bucket = (
         f"{config.s3_endpoint.rstrip('/')}/{config.s3_bucket_name}"
         if config.s3_endpoint
-        else f"https://{config.s3_bucket_name}.s3.{config.s3_bucket_region}.amazonaws.com"
+        else f"https://{config.s3_bucket_name}.s3{region}.{domain}"
     )
     database = f"CREATE DATABASE IF NOT EXISTS {_clickhouse_name(source.names[0])};\n" if len(source.names) > 1 else ""
     view = ".".join(map(_clickhouse_name, source.names))
@@ -280,21 +285,22 @@ def _clickhouse_name(text: str) -> str:
 
 
 def _snowflake(source: ConfiguredTable) -> str:
-    volume = f"-- `lake` is an external volume on {source.config.s3_bucket_name}."
-    create = f"CREATE ICEBERG TABLE IF NOT EXISTS {_qualified(source, TRINO)}\n  EXTERNAL_VOLUME = 'lake'\n"
+    volume = f"-- `lake` is an external volume with ALLOW_WRITES = FALSE on {source.config.s3_bucket_name}."
+    create = f"CREATE ICEBERG TABLE IF NOT EXISTS {_qualified(source, TRINO)}\n  EXTERNAL_VOLUME = 'lake'\n  AUTO_REFRESH = TRUE\n"
     iceberg = source.config.publish.iceberg
+    if iceberg is not None and not isinstance(iceberg, IcebergSql):
+        schema, name = table_name(iceberg, source.stream)
+        return (
+            f"{volume} `iceberg` is a catalog integration for the catalog of publish.iceberg.\n"
+            f"{create}  CATALOG = 'iceberg'\n  CATALOG_NAMESPACE = {_escaped(schema)}\n  CATALOG_TABLE_NAME = {_escaped(name)};\n"
+        )
     if source.has_delta_log:
         return (
+            "-- Snowflake does not support Delta tables whose files have field ids, as these have. Better set publish.iceberg.\n"
             f"{volume} Once: CREATE CATALOG INTEGRATION delta CATALOG_SOURCE = OBJECT_STORE TABLE_FORMAT = DELTA ENABLED = TRUE;\n"
             f"{create}  CATALOG = 'delta'\n  BASE_LOCATION = {_escaped(source.root)};\n"
         )
-    if iceberg is None or isinstance(iceberg, IcebergSql):
-        raise _needs_a_publisher("snowflake", "publish.delta, or publish.iceberg with a REST catalog or AWS Glue")
-    schema, name = table_name(iceberg, source.stream)
-    return (
-        f"{volume} `iceberg` is a catalog integration for the catalog of publish.iceberg.\n"
-        f"{create}  CATALOG = 'iceberg'\n  CATALOG_NAMESPACE = {_escaped(schema)}\n  CATALOG_TABLE_NAME = {_escaped(name)};\n"
-    )
+    raise _needs_a_publisher("snowflake", "publish.iceberg with a REST catalog or AWS Glue")
 
 
 def _needs_a_publisher(engine: str, options: str) -> ConfigError:
@@ -311,7 +317,8 @@ def _columns(source: ConfiguredTable, dialect: Dialect) -> tuple[str, str]:
 
 
 def _qualified(source: ConfiguredTable, dialect: Dialect) -> str:
-    return ".".join(map(dialect.name, source.names))
+    names = map(catalog_name, source.names) if dialect is ATHENA else source.names
+    return ".".join(map(dialect.name, names))
 
 
 def _text(text: str) -> str:

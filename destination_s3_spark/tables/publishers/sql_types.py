@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from destination_s3_spark.schema.airbyte_type import (
     AirbyteType,
@@ -56,9 +56,11 @@ HIVE = Dialect(
     "Athena", "`", "string", "boolean", "bigint", "double", "decimal", "date", "timestamp",
     "array<{}>", "struct<{}>", "{plain}:{type}", _HIVE_NAME,
 )  # fmt: skip
+ATHENA = replace(HIVE, member="{quoted}:{type}")
+"""Types in statements, where names of members may be words of the language. Glue takes them as they are."""
 REDSHIFT = Dialect(
     "Redshift", '"', "varchar(65535)", "boolean", "bigint", "double precision", "decimal", "date", "timestamp",
-    "array<{}>", "struct<{}>", "{plain}:{type}", _HIVE_NAME,
+    "array<{}>", "struct<{}>", "{quoted}:{type}", _HIVE_NAME,
 )  # fmt: skip
 SPARK = Dialect(
     "Spark", "`", "STRING", "BOOLEAN", "BIGINT", "DOUBLE", "DECIMAL", "DATE", "TIMESTAMP",

@@ -1,4 +1,4 @@
-"""Publisher of symlink manifests, through which Athena, Trino, Redshift and Hive see every change of a table atomically.
+"""Publisher of symlink manifests, through which Athena, Trino, Presto and Redshift see every change of a table atomically.
 
 Hive's `SymlinkTextInputFormat` treats a table's location as a folder of text files that name its data files, one per line. One PutObject
 replaces the manifest, so a query plans with the files either before or after a change.
@@ -59,7 +59,7 @@ class SymlinkManifest:
         """Replace the table's manifest unless it is of a later block, and return its ETag as the mark. Raises TransientError.
 
         Raises NotPublished for a table with files of another format and for a manifest of another table or program. A table without files
-        gets an empty manifest, which engines read as a table without rows.
+        gets an empty manifest, which engines but Redshift read as a table without rows.
         """
         key = state.identity.final_root + MANIFEST
         keys = published_keys(live)

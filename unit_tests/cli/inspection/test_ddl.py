@@ -15,6 +15,7 @@ from destination_s3_spark.cli.tree import ENGINES
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.schema.airbyte_type import AirbyteType, type_to_json
+from destination_s3_spark.stream_id import StreamId
 from unit_tests.cli.inspection.hand_made_chain import KEYED, SCHEMA, SEED, HandMadeChain, add_data
 from unit_tests.schema.every_type import EVERY_TYPE, TIMES, places
 
@@ -40,8 +41,8 @@ def test_the_command_offers_every_engine() -> None:
 
 
 WITH_COLUMNS: Mapping[SqlEngine, tuple[str, str, str]] = {
-    SqlEngine.ATHENA: ("decimal(38,9)", "array<decimal(38,9)>", "struct<m:decimal(38,9)>"),
-    SqlEngine.REDSHIFT: ("decimal(38,9)", "array<decimal(38,9)>", "struct<m:decimal(38,9)>"),
+    SqlEngine.ATHENA: ("decimal(38,9)", "array<decimal(38,9)>", "struct<`m`:decimal(38,9)>"),
+    SqlEngine.REDSHIFT: ("decimal(38,9)", "array<decimal(38,9)>", 'struct<"m":decimal(38,9)>'),
     SqlEngine.SPARK: ("DECIMAL(38,9)", "ARRAY<DECIMAL(38,9)>", "STRUCT<`m`:DECIMAL(38,9)>"),
     SqlEngine.DATABRICKS: ("DECIMAL(38,9)", "ARRAY<DECIMAL(38,9)>", "STRUCT<`m`:DECIMAL(38,9)>"),
     SqlEngine.TRINO: ("decimal(38,9)", "array(decimal(38,9))", 'row("m" decimal(38,9))'),
@@ -139,7 +140,8 @@ DELTA_STATEMENTS = {
     "table_location => 's3://lake/lake/shop/orders/');\n",
     SqlEngine.SNOWFLAKE: "CATALOG = 'delta'\n  BASE_LOCATION = 'lake/shop/orders/';\n",
     SqlEngine.SPARK: "USING parquet\nLOCATION 's3a://lake/lake/shop/orders/';\n",
-    SqlEngine.REDSHIFT: "LOCATION 's3://lake/lake/shop/orders/_symlink_format_manifest/';\n",
+    SqlEngine.REDSHIFT: "LOCATION 's3://lake/lake/shop/orders/_symlink_format_manifest/'\n"
+    "TABLE PROPERTIES ('data_cleansing_enabled' = 'true', 'surplus_char_handling' = 'FAIL');\n",
 }
 
 
@@ -160,6 +162,18 @@ def test_an_endpoint_is_part_of_the_address_for_clickhouse() -> None:
     assert "deltaLake('http://127.0.0.1:9000/lake/lake/shop/orders/')" in text
 
 
+@pytest.mark.parametrize(("region", "host"), [("", "lake.s3.amazonaws.com"), ("cn-north-1", "lake.s3.cn-north-1.amazonaws.com.cn")])
+def test_the_host_for_clickhouse_is_that_of_the_region(region: str, host: str) -> None:
+    text = statement(SqlEngine.CLICKHOUSE, ("id", "integer"), publish={"delta": True}, s3_bucket_region=region)
+    assert f"deltaLake('https://{host}/lake/shop/orders/')" in text
+
+
+def test_athena_has_the_names_of_glue() -> None:
+    seed = msgspec.structs.replace(SEED, stream=StreamId("Web-Shop", "orders"))
+    text = ddl(HandMadeChain().append(seed).append(KEYED).inspected(), config(), SqlEngine.ATHENA)
+    assert "CREATE EXTERNAL TABLE IF NOT EXISTS `web_shop`.`orders`" in text
+
+
 def test_trino_is_told_of_the_iceberg_table() -> None:
     there = 'SELECT * FROM "iceberg"."shop"."orders";\n'
     assert statement(SqlEngine.TRINO, ("id", "integer"), publish={"iceberg": REST}).endswith(there)
@@ -169,13 +183,13 @@ def test_trino_is_told_of_the_iceberg_table() -> None:
 
 
 def test_snowflake_takes_the_iceberg_table_from_its_catalog() -> None:
-    text = statement(SqlEngine.SNOWFLAKE, ("id", "integer"), publish={"iceberg": REST})
+    text = statement(SqlEngine.SNOWFLAKE, ("id", "integer"), publish={"iceberg": REST, "delta": True})
     assert "CATALOG_NAMESPACE = 'shop'\n  CATALOG_TABLE_NAME = 'orders';\n" in text
 
 
 @pytest.mark.parametrize("publish", [{}, {"iceberg": {"type": "sql", "uri": "sqlite:////tmp/x.db"}}])
 def test_engines_that_read_no_folder_name_the_option_that_is_missing(publish: Mapping[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=r"no statement for snowflake for the files alone. Set publish\.delta"):
+    with pytest.raises(ConfigError, match=r"no statement for snowflake for the files alone. Set publish\.iceberg"):
         statement(SqlEngine.SNOWFLAKE, ("id", "integer"), publish=publish)
     with pytest.raises(ConfigError, match=r"no statement for clickhouse for the files alone. Set publish\.delta;"):
         statement(SqlEngine.CLICKHOUSE, ("id", "integer"), publish=publish)
