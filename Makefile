@@ -41,7 +41,7 @@ test: install ## Run the short unit tests, and the main job on a real S3 server 
 	@echo "==> running the quick tests"
 	@$(PYTEST) unit_tests integration_tests/test_main_job.py -m quick $(PYTEST_ARGS)
 
-test-all: install ## Run all tests but those of the image and of other readers; with TEST_TURN=all, all cases of each (20 to 60 minutes)
+test-all: install ## Run all tests but those of the image and of other readers; long files take turns, and TEST_TURN=all runs all (20 minutes)
 	@scripts/install-sources || echo "==> the sources that tests read from could not be installed; those tests are skipped"
 	@echo "==> running all tests"
 	@$(PYTEST) -n $$(($(TEST_WORKERS) + 2)) --hypothesis-profile=ci -m "$(ALL)" $(PYTEST_ARGS)

@@ -24,7 +24,9 @@ _MAIN_JOB = "test_main_job.py"
 """The integration tests of `make test`."""
 
 _LONG = (
-    "test_deferred", "test_forget", "test_fresh", "test_given_up", "test_histor", "test_published_h", "test_refreshed", "test_waiting_h",
+    "test_blocks_w", "test_deferred", "test_delta_", "test_doors", "test_encodings", "test_failed_jobs", "test_foreign_o", "test_forget",
+    "test_fresh", "test_given_up", "test_histor", "test_partition_", "test_partitioned", "test_partitions", "test_published_h",
+    "test_refreshed", "test_replayed", "test_soft_d", "test_treated", "test_unfit", "test_verification", "test_waiting_h", "test_worker_",
 )  # fmt: skip
 """The beginnings of the names of unit tests of features beside the main job that take long together. `make test` leaves them out."""
 
