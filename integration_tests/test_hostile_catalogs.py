@@ -80,7 +80,7 @@ def server() -> Iterator[HostileCatalog]:
 
 def test_the_canary_sings(aviary: Aviary) -> None:
     """The connector's Python finds the module: what the other tests miss is not just a wrong path."""
-    connector = aviary.connector({"type": "sql", "uri": "sqlite://"})
+    connector = aviary.connector({"type": "sql", "database_uri": "sqlite://"})
     connector.program = (connector.program[0].replace("destination-s3-spark", "python"), "-c", "import canary")
     with connector.run("", config={}) as process:
         process.end_input().finish()
@@ -106,7 +106,7 @@ def test_no_command_runs_code_that_a_rest_catalog_names(aviary: Aviary, server: 
 
 
 def test_no_command_runs_code_that_metadata_in_the_bucket_names(aviary: Aviary, tmp_path: Path) -> None:
-    connector = aviary.connector({"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db"})
+    connector = aviary.connector({"type": "sql", "database_uri": f"sqlite:///{tmp_path}/catalog.db"})
     connector.write(catalog(stream()), [*users(range(3)), state(1), complete()]).expect_success()
     for key in _metadata(aviary.lake.bucket):
         _forge(aviary.lake.bucket, key)

@@ -13,7 +13,17 @@ from difflib import get_close_matches
 from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, ConfigDict, Field, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+)
 from pydantic_core import ErrorDetails
 
 from destination_s3_spark.config.format_options import SPELLINGS, Format, with_current_spelling
@@ -28,7 +38,7 @@ from destination_s3_spark.config.settings_model import (
     documented,
     unknown_options,
 )
-from destination_s3_spark.config.spark_conf import MASTER, is_encrypted, is_on_this_machine, refusal
+from destination_s3_spark.config.spark_conf import MASTER, is_encrypted, is_on_this_machine, properties, refusal
 from destination_s3_spark.config.table_options import ChangeLog, Publish, Tables
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.wording import nearest_name
@@ -71,15 +81,15 @@ class Spark(Settings):
         description="The heap of Spark's JVM, at least 453m. By default a share of the container's memory; records never enter it.",
         examples=["512m", "1g"],
     )
-    conf: dict[str, str] = Field(
+    conf: Annotated[dict[str, str], BeforeValidator(properties), WithJsonSchema({"type": "string"})] = Field(
         default_factory=dict,
         title="Spark properties",
         description=(
-            "More Spark properties by name: of memory, cores, network, encryption, scheduling, Kubernetes and YARN. Others are refused, "
-            "such as those that load code."
+            "More Spark properties, a name and its value on each line as in spark-defaults.conf: of memory, cores, network, encryption, "
+            "scheduling, Kubernetes and YARN. Others are refused, such as those that load code."
         ),
-        examples=[{"spark.python.worker.memory": "1g"}],
-        json_schema_extra=documented(page="cluster.md#spark-properties"),
+        examples=["spark.executor.memory 4g\nspark.executor.cores 2"],
+        json_schema_extra={"multiline": True, **documented(page="cluster.md#spark-properties")},
     )
     authenticate_secret: SecretStr | None = Field(
         None,
@@ -216,7 +226,8 @@ class S3(Settings):
         title="KMS key",
         description="The key for server-side encryption with KMS: its ID, ARN or alias. By default AWS's own key for S3.",
         examples=["alias/lake"],
-        json_schema_extra={"airbyte_secret": False, **documented(Applies.NEW_FILES, page="iam-policy.md")},
+        # Airbyte stores an option as a secret if its schema has the word airbyte_secret, even with false, and restores only true ones.
+        json_schema_extra={"airbyte_secret": True, **documented(Applies.NEW_FILES, page="iam-policy.md")},
     )
     expected_bucket_owner: Annotated[str, Shape(r"^[0-9]{12}$", "a 12-digit AWS account ID")] | None = Field(
         None,
@@ -327,10 +338,11 @@ class Config(OpenSettings):
         examples=["data_sync/test"],
     )
     s3_bucket_region: Region = Field(
+        "",
         title="S3 Bucket Region",
         description="The AWS region of the bucket. Leave it empty for a store that has none.",
         examples=["us-east-1"],
-        json_schema_extra={"default": ""},
+        json_schema_extra={"always_show": True},
     )
     format: Format = Field(
         title="Output Format",

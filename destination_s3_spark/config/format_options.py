@@ -44,7 +44,8 @@ class Gzip(OpenSettings):
     compression_type: Literal["GZIP"] = "GZIP"
 
 
-TextCompression = NoCompression | Gzip
+TextCompression = Gzip | NoCompression
+"""Airbyte's form chooses the first variant, so it is the default."""
 
 
 class CsvFormat(OpenSettings):

@@ -85,7 +85,7 @@ class IcebergSql(Settings):
 
     model_config = ConfigDict(title="SQL database")
     type: Literal["sql"] = "sql"
-    uri: SecretStr = Field(
+    database_uri: SecretStr = Field(
         title="Database URI",
         description="The URI of the PostgreSQL database with user and password, as SQLAlchemy reads it.",
         examples=["postgresql+psycopg2://airbyte:password@db.example.com/iceberg"],

@@ -18,6 +18,8 @@ from pydantic_core import CoreSchema, core_schema
 from destination_s3_spark.wording import nearest_name
 
 OptionPath = tuple[str, ...]
+NO_VARIANT = "none"
+"""The first choice in Airbyte's form where a part with variants may be absent. The form always sends one of the variants."""
 
 LEGACY: frozenset[OptionPath] = frozenset({("part_size",), ("part_size_mb",), ("format", "part_size_mb"), ("destinationType",)})
 """Options that destination-s3 once had, and those that Airbyte's API adds. destination-s3 ignores them as well."""

@@ -110,6 +110,21 @@ _KEY = re.compile(r"spark(\.[A-Za-z0-9_/-]+)+")
 _SENSITIVE = re.compile("secret|password|token", re.IGNORECASE)
 
 
+def properties(given: object) -> object:
+    """Return the properties of a text by name. Each line has a name and its value, as in spark-defaults.conf. Raises ValueError."""
+    if not isinstance(given, str):
+        return given
+    found: dict[str, str] = {}
+    for line in given.splitlines():
+        name, *value = re.split(r"\s*[=\s]\s*", line.strip(), maxsplit=1)
+        if not name or name.startswith("#"):
+            continue
+        if not value or name in found:
+            raise ValueError(f"has `{name}` {'twice' if value else 'without a value'}. Write each name once, with its value after a space")
+        found[name] = value[0]
+    return found
+
+
 def _matches(key: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(key, pattern) for pattern in patterns)
 

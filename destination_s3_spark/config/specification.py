@@ -13,7 +13,7 @@ from typing import Any
 
 from destination_s3_spark.config import SPEC_FILE
 from destination_s3_spark.config.config import ADVANCED, MOST_CHOICES, Config
-from destination_s3_spark.config.settings_model import Applies
+from destination_s3_spark.config.settings_model import NO_VARIANT, Applies
 
 DOCUMENTATION_URL = "https://docs.airbyte.com/integrations/destinations/s3-spark"
 
@@ -92,7 +92,15 @@ def _without_null(schema: Mapping[str, Any]) -> dict[str, Any]:
     for option in plain.pop("anyOf", ()):
         if option.get("type") != "null":
             plain.update(option)
+        elif "discriminator" in schema["anyOf"][0]:
+            plain["oneOf"] = [_nothing(schema["anyOf"][0]["discriminator"]["propertyName"]), *plain["oneOf"]]
     return plain
+
+
+def _nothing(name: str) -> dict[str, Any]:
+    """Return the variant of a part that is absent, which the option of this name chooses."""
+    chooses = {"const": NO_VARIANT, "default": NO_VARIANT, "title": name.capitalize(), "type": "string"}
+    return {"additionalProperties": False, "description": "Nothing.", "properties": {name: chooses}, "title": "None", "type": "object"}
 
 
 PAGE_FILE = Path(__file__).parents[2] / "docs" / "options.md"

@@ -5,12 +5,13 @@ Users read the docstrings, titles and descriptions.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, SecretStr, ValidationInfo, field_validator
+from pydantic import ConfigDict, Field, SecretStr, ValidationInfo, field_validator
 
 from destination_s3_spark.config.iceberg_options import IcebergOptions
-from destination_s3_spark.config.settings_model import Applies, Settings, Shape, documented
+from destination_s3_spark.config.settings_model import NO_VARIANT, Applies, Settings, Shape, documented
 
 SHORTEST_SECRET = 32
 """Fewest characters of the secret of hashes. Who has hashes of known values can try short ones."""
@@ -384,6 +385,8 @@ class ChangeLog(Settings):
 class Glue(Settings):
     """Registration of tables in the AWS Glue Data Catalog, with the credentials and the region of the bucket."""
 
+    model_config = ConfigDict(json_schema_extra=lambda schema: schema.pop("required"))  # Airbyte's form sends an object without it
+
     database: Annotated[str, Shape(r"^(?=.)[a-z0-9_]*(\$\{NAMESPACE\})?[a-z0-9_]*$", "lake or lake_${NAMESPACE}")] = Field(
         title="Database",
         description="The database of the tables, made if it does not exist. ${NAMESPACE} stands for the namespace of a stream.",
@@ -416,6 +419,7 @@ class Publish(Settings):
         None,
         title="AWS Glue",
         description="The database in which each table is registered, as a Delta table if delta is on, otherwise with its symlink manifest.",
+        examples=[{"database": "lake"}],
         json_schema_extra=documented(page="readers.md#aws-glue"),
     )
     iceberg: Annotated[IcebergOptions, Field(discriminator="type")] | None = Field(
@@ -439,6 +443,16 @@ class Publish(Settings):
         examples=[240],
         json_schema_extra=documented(page="readers.md#keeping-replaced-files"),
     )
+
+    @field_validator("glue", mode="before")
+    @classmethod
+    def _is_left_out_in_the_form(cls, given: Any) -> Any:
+        return None if isinstance(given, Mapping) and not any(given.values()) else given
+
+    @field_validator("iceberg", mode="before")
+    @classmethod
+    def _is_not_chosen_in_the_form(cls, given: Any) -> Any:
+        return None if given == {"type": NO_VARIANT} else given
 
     @field_validator("keep_replaced_minutes")
     @classmethod

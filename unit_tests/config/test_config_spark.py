@@ -289,3 +289,12 @@ def test_jars_come_from_the_clusters_own_file_system_alone() -> None:
     for path in ("/spark/jars.zip", "file:///spark/jars.zip", "s3a://lake/jars.zip", "local:/jars.zip"):
         assert "`spark.yarn.archive` must be a path in the cluster's file system" in refusal({"conf": {"spark.yarn.archive": path}})
     assert [host for _, host in hosts("yarn", {"spark.yarn.archive": "hdfs://name-node:8020/jars.zip"})] == ["name-node"]
+
+
+def test_properties_are_lines_as_in_spark_defaults() -> None:
+    text = "# memory\nspark.executor.memory  4g\n\nspark.app.name = nightly = 1\n  spark.task.cpus=1\n"
+    assert parse({"conf": text}).conf == {"spark.executor.memory": "4g", "spark.app.name": "nightly = 1", "spark.task.cpus": "1"}
+    assert parse({"conf": ""}).conf == {}
+    assert "`spark.task.cpus` without a value" in refusal({"conf": "spark.task.cpus"})
+    assert "`spark.task.cpus` twice" in refusal({"conf": "spark.task.cpus 1\nspark.task.cpus 2"})
+    assert "`spark.jars` is refused" in refusal({"conf": "spark.jars evil.jar"})

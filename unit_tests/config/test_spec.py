@@ -119,7 +119,7 @@ def test_destination_s3_options_keep_their_names_titles_and_order() -> None:
     assert [(name, ours[name]["title"], ours[name]["order"]) for name in list(ours)[:10]] == [
         (name, title, order) for order, (name, title) in enumerate(DESTINATION_S3_TITLES)
     ]
-    assert SCHEMA["required"] == ["s3_bucket_name", "s3_bucket_path", "s3_bucket_region", "format"]
+    assert SCHEMA["required"] == ["s3_bucket_name", "s3_bucket_path", "format"]  # its form takes no blank text for a required region
     assert SCHEMA["additionalProperties"] is True
 
 
@@ -157,12 +157,12 @@ def test_every_option_has_a_title_and_a_description() -> None:
 def test_variants_are_objects_with_a_fixed_required_value() -> None:
     variants = [(path, variant) for path, schema in parts(SCHEMA) for variant in schema.get("oneOf", [])]
 
-    assert len(variants) == 4 + 2 + 2 + 6 + 3
+    assert len(variants) == 4 + 2 + 2 + 6 + 4
     for path, variant in variants:
         fixed = [name for name, value in variant["properties"].items() if "const" in value]
         assert variant["type"] == "object", path
         assert variant["required"][:1] == fixed, path
-        assert "uri" not in variant["properties"] or variant["required"][1:] == ["uri"], path
+        assert variant["required"][1:] == [name for name in ("uri", "database_uri") if name in variant["properties"]], path
         assert variant["properties"][fixed[0]]["enum"] == [variant["properties"][fixed[0]]["const"]], path
 
 
@@ -186,6 +186,39 @@ def test_secrets_are_masked_by_the_cdk() -> None:
     config = {**MINIMAL, "access_key_id": "an id", "secret_access_key": "a secret", "spark": {"authenticate_secret": "of the cluster"}}
 
     assert sorted(get_secrets(SCHEMA, config)) == ["a secret", "an id", "of the cluster"]
+
+
+def filled_in(schema: dict[str, Any]) -> dict[str, Any]:
+    """What Airbyte's form has when it is opened: every part, the first variant of each, constants and defaults."""
+    values: dict[str, Any] = {}
+    for name, option in schema["properties"].items():
+        if "oneOf" in option:
+            values[name] = filled_in(option["oneOf"][0])
+        elif "properties" in option:
+            values[name] = filled_in(option)
+        elif "const" in option or "default" in option:
+            values[name] = option.get("const", option.get("default"))
+    return values
+
+
+def test_the_form_can_be_sent_when_the_required_fields_are_filled() -> None:
+    form = {**filled_in(SCHEMA), "s3_bucket_name": "lake", "s3_bucket_path": "p"}
+    assert set(form) >= {"tables", "publish", "spark"}
+    jsonschema.validate(form, SCHEMA)
+    assert Config.parse(form) == Config.parse({**MINIMAL, "format": {"format_type": "CSV"}})
+
+
+def test_the_form_shows_every_option() -> None:
+    """It renders no fields of an object without properties, and what it sends lacks them."""
+    assert [path for path, schema in parts(SCHEMA) if schema.get("type") == "object" and not {"properties", "oneOf"} & set(schema)] == []
+
+
+def test_the_platform_stores_and_restores_the_same_secrets() -> None:
+    """It stores by the word alone, whatever its value, and by the path without the variant; it restores what is true in the variant."""
+    secret: dict[str, set[Any]] = {}
+    for path, schema in parts(SCHEMA):
+        secret.setdefault(re.sub(r"\[\d+\]", "", path), set()).add(schema.get("airbyte_secret"))
+    assert {path: marks for path, marks in secret.items() if marks not in ({None}, {True})} == {}
 
 
 def test_examples_and_defaults_fit_their_own_schema() -> None:
@@ -230,7 +263,7 @@ def test_what_the_spec_accepts_the_connector_reads(changes: dict[str, Any]) -> N
         {"batching": {"max_batch_gb": 1}},
         {"spark": {"master": "mesos://host:5050"}},
         {"spark": {"executor_credentials": "both"}},
-        {"spark": {"conf": {"spark.task.cpus": 1}}},
+        {"spark": {"conf": 1}},
         {"s3": {"expected_bucket_owner": "me"}},
     ],
 )

@@ -212,7 +212,7 @@ def kinds(lake: Lake) -> set[type]:
 
 
 def publish(lake: Lake) -> dict[str, Any]:
-    iceberg = {"type": "sql", "uri": f"sqlite:///{lake.directory}/catalog.db", "catalog_name": "lake"}
+    iceberg = {"type": "sql", "database_uri": f"sqlite:///{lake.directory}/catalog.db", "catalog_name": "lake"}
     return {"delta": True, "symlink": True, "iceberg": iceberg, "keep_replaced_minutes": 30}
 
 

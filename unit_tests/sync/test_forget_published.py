@@ -26,7 +26,7 @@ def lake(s3_settings: S3Settings, tmp_path: Path) -> Lake:
 
 
 def publishing(lake: Lake, **more: Any) -> dict[str, Any]:
-    iceberg = {"type": "sql", "uri": f"sqlite:///{lake.directory}/catalog.db", "catalog_name": "lake"}
+    iceberg = {"type": "sql", "database_uri": f"sqlite:///{lake.directory}/catalog.db", "catalog_name": "lake"}
     return {"publish": {"iceberg": iceberg, "delta": True}, **more}
 
 

@@ -19,7 +19,7 @@ NAME = ("default", "users")
 
 
 def lake(settings: S3Settings, directory: Path, **format_options: Any) -> InlineLake:
-    iceberg = {"type": "sql", "uri": f"sqlite:///{directory}/catalog.db", "catalog_name": "lake"}
+    iceberg = {"type": "sql", "database_uri": f"sqlite:///{directory}/catalog.db", "catalog_name": "lake"}
     return InlineLake(settings, directory, options={"publish": {"iceberg": iceberg}}, format={"format_type": "Parquet", **format_options})
 
 

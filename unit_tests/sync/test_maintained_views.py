@@ -37,7 +37,7 @@ class ViewedLake(DeltaLake):
 
 @pytest.fixture
 def lake(s3_settings: S3Settings, tmp_path: Path) -> ViewedLake:
-    iceberg = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "catalog_name": "lake"}
+    iceberg = {"type": "sql", "database_uri": f"sqlite:///{tmp_path}/catalog.db", "catalog_name": "lake"}
     return ViewedLake(s3_settings, tmp_path, options={"publish": {"delta": True, "iceberg": iceberg}})
 
 

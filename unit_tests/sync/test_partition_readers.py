@@ -204,7 +204,7 @@ ICEBERG_CASES: list[tuple[str, str, Callable[[Any], Any]]] = [
 def test_iceberg_hides_the_partitions(
     column: str, transform: str, expected: Callable[[Any], Any], s3_settings: S3Settings, tmp_path: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    iceberg = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "catalog_name": "lake"}
+    iceberg = {"type": "sql", "database_uri": f"sqlite:///{tmp_path}/catalog.db", "catalog_name": "lake"}
     options = {**partitioned({"stream": "*", "column": column, "transform": transform, "name": "part"}), "publish": {"iceberg": iceberg}}
     lake = InlineLake(s3_settings, tmp_path, options=options)
     at = {"type": "string", "format": "date-time", "airbyte_type": "timestamp_with_timezone"}
@@ -242,7 +242,7 @@ def test_iceberg_hides_the_partitions(
 def test_an_iceberg_table_follows_a_refresh_with_other_partitions(
     s3_settings: S3Settings, tmp_path: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    iceberg = {"publish": {"iceberg": {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "catalog_name": "lake"}}}
+    iceberg = {"publish": {"iceberg": {"type": "sql", "database_uri": f"sqlite:///{tmp_path}/catalog.db", "catalog_name": "lake"}}}
     lake = InlineLake(s3_settings, tmp_path, options={**partitioned(), **iceberg})
     lake.sync(catalog(), messages(map(daily, range(16))))
 
@@ -264,7 +264,7 @@ def test_an_iceberg_table_follows_a_refresh_with_other_partitions(
 def test_an_iceberg_table_is_made_again_after_a_new_type_of_the_column(
     s3_settings: S3Settings, tmp_path: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    iceberg = {"publish": {"iceberg": {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "catalog_name": "lake"}}}
+    iceberg = {"publish": {"iceberg": {"type": "sql", "database_uri": f"sqlite:///{tmp_path}/catalog.db", "catalog_name": "lake"}}}
     lake = InlineLake(s3_settings, tmp_path, options={**partitioned(DAILY), **iceberg})
     lake.sync(catalog(), messages(map(daily, range(16))))
     dates = {"type": "object", "properties": {"id": {"type": "integer"}, "at": {"type": "string", "format": "date"}}}

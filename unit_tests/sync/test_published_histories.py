@@ -46,7 +46,7 @@ def glue(moto_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture
 def lake(s3_settings: S3Settings, tmp_path: Path) -> InlineLake:
-    iceberg = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "catalog_name": "lake"}
+    iceberg = {"type": "sql", "database_uri": f"sqlite:///{tmp_path}/catalog.db", "catalog_name": "lake"}
     return InlineLake(s3_settings, tmp_path, options={"tables": HISTORY, "publish": {"delta": True, "iceberg": iceberg}})
 
 

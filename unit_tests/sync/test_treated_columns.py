@@ -214,7 +214,7 @@ def test_a_treated_value_is_nowhere(name: str, mode: str, lake: Lake, caplog: py
     caplog.set_level(logging.DEBUG, "airbyte")
     parquet, deduplicated = name == "Parquet", mode == "append_dedup"
     lake.format = CASES[name]
-    iceberg = {"type": "sql", "uri": f"sqlite:///{lake.directory}/catalog.db", "catalog_name": "lake"}
+    iceberg = {"type": "sql", "database_uri": f"sqlite:///{lake.directory}/catalog.db", "catalog_name": "lake"}
     lake.options = {
         "tables": {**RULES, "raw_fields": "declared", "cdc_deletion_mode": "soft" if parquet else "hard", "compaction": "on"},
         "change_log": {"enabled": deduplicated, "format": "jsonl", "before_image": "ALL", "after_image": "ALL"},

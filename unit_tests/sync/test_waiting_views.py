@@ -124,7 +124,7 @@ def versions(lake: InlineLake) -> tuple[int, int]:
 @pytest.fixture
 def published_lake(lake: InlineLake, moto_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> InlineLake:
     monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", moto_endpoint)
-    iceberg = {"type": "sql", "uri": f"sqlite:///{lake.directory}/catalog.db", "catalog_name": "lake"}
+    iceberg = {"type": "sql", "database_uri": f"sqlite:///{lake.directory}/catalog.db", "catalog_name": "lake"}
     keys = {"s3_endpoint": lake.settings.endpoint, "access_key_id": "key", "secret_access_key": "s", "s3_bucket_region": "us-east-1"}
     lake.options = {**RARELY, **keys, "publish": {"delta": True, "iceberg": iceberg, "glue": {"database": database(lake)}}}
     return lake

@@ -187,7 +187,7 @@ def test_snowflake_takes_the_iceberg_table_from_its_catalog() -> None:
     assert "CATALOG_NAMESPACE = 'shop'\n  CATALOG_TABLE_NAME = 'orders';\n" in text
 
 
-@pytest.mark.parametrize("publish", [{}, {"iceberg": {"type": "sql", "uri": "sqlite:////tmp/x.db"}}])
+@pytest.mark.parametrize("publish", [{}, {"iceberg": {"type": "sql", "database_uri": "sqlite:////tmp/x.db"}}])
 def test_engines_that_read_no_folder_name_the_option_that_is_missing(publish: Mapping[str, Any]) -> None:
     with pytest.raises(ConfigError, match=r"no statement for snowflake for the files alone. Set publish\.iceberg"):
         statement(SqlEngine.SNOWFLAKE, ("id", "integer"), publish=publish)

@@ -79,7 +79,7 @@ def connected(options: IcebergOptions, settings: S3Settings) -> Catalog:
         case IcebergSql():
             from pyiceberg.catalog.sql import SqlCatalog  # noqa: PLC0415 - it takes SQLAlchemy
 
-            return confined(SqlCatalog)(options.catalog_name, uri=options.uri.get_secret_value())
+            return confined(SqlCatalog)(options.catalog_name, uri=options.database_uri.get_secret_value())
 
 
 def bound(catalog: Catalog, store: ObjectStore, bucket: str, folder: str) -> Catalog:

@@ -51,6 +51,7 @@ if TYPE_CHECKING:  # pyiceberg is an extra, and a second of start-up time
 NO_NAMESPACE = "default"
 """The Iceberg namespace of streams without a namespace."""
 URI = "publish.iceberg.uri"
+DATABASE_URI = "publish.iceberg.database_uri"
 EXAMPLE = "Write it like postgresql+psycopg2://user:password@host/database."
 PARAMETERS = frozenset({"application_name", "connect_timeout", "options", "sslmode"})
 """Parameters that a database's URI may have. Others name further hosts and local files."""
@@ -270,24 +271,25 @@ def _require_allowed_database(options: IcebergSql) -> None:
     if cloud_deployment():
         raise ConfigError("publish.iceberg of type sql cannot be used in Airbyte Cloud. Use a REST catalog or Glue.")
     try:
-        url = make_url(options.uri.get_secret_value())
+        url = make_url(options.database_uri.get_secret_value())
     except (ArgumentError, ValueError):
         url = None
     if url is None:  # raised outside the handler, because the library's error repeats the URI
-        raise ConfigError(f"{URI} is not the URI of a database. {EXAMPLE}")
+        raise ConfigError(f"{DATABASE_URI} is not the URI of a database. {EXAMPLE}")
     if url.get_backend_name() == "sqlite":
         _require_own_machine()
         return
     if url.get_backend_name() != "postgresql" or not url.host:
-        raise ConfigError(f"{URI} is not the URI of a PostgreSQL database with its host. {EXAMPLE}")
+        raise ConfigError(f"{DATABASE_URI} is not the URI of a PostgreSQL database with its host. {EXAMPLE}")
     if foreign := sorted(url.query.keys() - PARAMETERS):
-        raise ConfigError(f"{URI} has parameters that it may not have: {', '.join(foreign)}. Possible are {', '.join(sorted(PARAMETERS))}.")
-    check_host(url.host, URI)
+        possible = ", ".join(sorted(PARAMETERS))
+        raise ConfigError(f"{DATABASE_URI} has parameters that it may not have: {', '.join(foreign)}. Possible are {possible}.")
+    check_host(url.host, DATABASE_URI)
 
 
 def _require_own_machine() -> None:
     if any(name in os.environ for name in PLATFORM_VARIABLES):
         raise ConfigError(
-            f"{URI} is an SQLite file, which would be lost with this container. Use PostgreSQL, a REST catalog or Glue: SQLite is for a "
-            "connector that runs outside of containers and of Airbyte's platform."
+            f"{DATABASE_URI} is an SQLite file, which would be lost with this container. Use PostgreSQL, a REST catalog or Glue: SQLite is "
+            "for a connector that runs outside of containers and of Airbyte's platform."
         )

@@ -28,7 +28,7 @@ OWN_COLUMNS = [field.with_type(MICROS) if field.name == "_airbyte_extracted_at" 
 
 
 def sql_options(folder: Path) -> IcebergSql:
-    return IcebergSql(uri=f"sqlite:///{folder}/catalog.db", catalog_name="lake")
+    return IcebergSql(database_uri=f"sqlite:///{folder}/catalog.db", catalog_name="lake")
 
 
 def published(folder: Path, settings: S3Settings, chain_folder: str) -> IcebergTable:

@@ -31,7 +31,7 @@ from unit_tests.chain.fake_store import FakeStore
 from unit_tests.tables.publishers.iceberg.lake import reader
 
 TEMPLATE = PathTemplate("lake", None, None, datetime(2026, 1, 1, tzinfo=UTC), 0)
-SQL = {"type": "sql", "uri": "sqlite://"}
+SQL = {"type": "sql", "database_uri": "sqlite://"}
 
 
 def config(iceberg: dict[str, Any] | None, **options: Any) -> Config:
@@ -135,7 +135,10 @@ def test_an_address_of_the_host_itself_is_refused(option: str) -> None:
 @pytest.mark.parametrize(
     ("uri", "problem"),
     [
-        ("postgresql://user:hidden@169.254.169.254:80/db", r"publish\.iceberg\.uri '169\.254\.169\.254' leads to 169\.254\.169\.254"),
+        (
+            "postgresql://user:hidden@169.254.169.254:80/db",
+            r"publish\.iceberg\.database_uri '169\.254\.169\.254' leads to 169\.254\.169\.254",
+        ),
         ("postgresql://user:hidden@/db?host=169.254.169.254", "not the URI of a PostgreSQL database with its host"),
         ("postgresql://user:hidden@localhost/db?host=169.254.169.254", "parameters that it may not have: host"),
         ("postgresql://user:hidden@localhost/db?sslkey=/etc/key&sslmode=require", "parameters that it may not have: sslkey"),
@@ -145,13 +148,15 @@ def test_an_address_of_the_host_itself_is_refused(option: str) -> None:
 )
 def test_only_databases_at_allowed_addresses_are_catalogs(uri: str, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem) as refused:
-        require_publishable(config({"type": "sql", "uri": uri}), {}, TEMPLATE)
+        require_publishable(config({"type": "sql", "database_uri": uri}), {}, TEMPLATE)
     assert "hidden" not in refused.value.message
     assert refused.value.__context__ is None
 
 
 def test_a_database_on_another_machine_is_a_catalog() -> None:
-    require_publishable(config({"type": "sql", "uri": "postgresql+psycopg2://u:p@localhost:5432/db?sslmode=require"}), {}, TEMPLATE)
+    require_publishable(
+        config({"type": "sql", "database_uri": "postgresql+psycopg2://u:p@localhost:5432/db?sslmode=require"}), {}, TEMPLATE
+    )
 
 
 @pytest.mark.parametrize("variable", ["KUBERNETES_SERVICE_HOST", "AIRBYTE_ENTRYPOINT", "DEPLOYMENT_MODE"])
@@ -183,7 +188,9 @@ def for_bucket(settings: S3Settings, iceberg: dict[str, Any]) -> Config:
 def test_check_tries_the_catalog_and_leaves_nothing_behind(s3_settings: S3Settings, tmp_path: Path) -> None:
     store = S3Store(s3_settings)
     check_publishers(
-        for_bucket(s3_settings, {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "catalog_name": "lake"}), store, TEMPLATE
+        for_bucket(s3_settings, {"type": "sql", "database_uri": f"sqlite:///{tmp_path}/catalog.db", "catalog_name": "lake"}),
+        store,
+        TEMPLATE,
     )
 
     assert list(store.list("")) == []
