@@ -101,9 +101,7 @@ class Spark(Settings):
     kubernetes_token: SecretStr | None = Field(
         None,
         title="Kubernetes token",
-        description=(
-            "The token of a Kubernetes account that may make pods. Airbyte mounts none into the connector's pod. It needs a k8s master."
-        ),
+        description=("The token of a Kubernetes account that may make pods. Airbyte mounts none in syncs. It needs a k8s master."),
         examples=["eyJhbGciOiJSUzI1NiIsImtpZCI6Ii..."],
         json_schema_extra={"airbyte_secret": True, **documented(page="cluster.md#kubernetes")},
     )

@@ -29,7 +29,9 @@ from destination_s3_spark.errors import ConfigError, SyncError, TransientError
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where Kubernetes mounts a pod's account, if it does."""
 IMAGE_VARIABLE = "WORKER_CONNECTOR_IMAGE"
-"""Environment variable in which Airbyte names the connector's image."""
+"""Environment variable in which Airbyte names the connector's image in the pods of syncs, and in no other."""
+OPERATION_VARIABLE = "OPERATION_TYPE"
+"""Environment variable that is `check` in a pod that Airbyte makes for a check. The connector in the pod of a sync does not have it."""
 IMAGES = ("spark.kubernetes.executor.container.image", "spark.kubernetes.container.image")
 PULL_SECRETS = "spark.kubernetes.container.image.pullSecrets"
 NAMESPACE = "spark.kubernetes.namespace"
@@ -67,7 +69,9 @@ class Kubernetes(Manager):
         super().__init__(cluster, conf, directory)
         self._environ = environ
         self._own = is_own_cluster(cluster.master, environ)
-        self._account = account if self._own else None
+        self._in_check = environ.get(OPERATION_VARIABLE, "").lower() == "check"
+        # Airbyte mounts its account into the pods of checks alone, so a check that used it would promise what no sync can do.
+        self._account = account if self._own and not self._in_check else None
         self._token = cluster.kubernetes_token or self._mounted("token")
         self._url = api_server(cluster.master) or ""
         self._application = f"spark-{uuid4().hex}"
@@ -96,8 +100,12 @@ class Kubernetes(Manager):
         return found
 
     @property
+    def _known_image(self) -> str | None:
+        return next(filter(None, (*(self.conf.get(key) for key in IMAGES), self._environ.get(IMAGE_VARIABLE))), None)
+
+    @property
     def _image(self) -> str:
-        found = next(filter(None, (*(self.conf.get(key) for key in IMAGES), self._environ.get(IMAGE_VARIABLE))), None)
+        found = self._known_image
         if found is None:
             raise ConfigError(
                 f"The image of executors is not known: {IMAGE_VARIABLE}, in which Airbyte names the connector's, is not in the "
@@ -120,16 +128,30 @@ class Kubernetes(Manager):
         parts = urlsplit(self._url)
         return driver_host([(parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))])
 
-    def trials(self) -> tuple[Trial, ...]:
+    def untried(self) -> str | None:
+        if not self._in_check or self._known_image:
+            return None
         return (
+            "The check starts no executor on Kubernetes: Airbyte names the connector's image to syncs only, which use it. To try executors "
+            f"too, set {IMAGES[1]} in spark.conf to this connector's image, at this version, for one check, and remove it afterwards, "
+            "because syncs would keep to that version."
+        )
+
+    def trials(self) -> tuple[Trial, ...]:
+        before = (
             Trial("Kubernetes options", self._require_options),
             Trial("Kubernetes API server", lambda: self.api.reach()),  # noqa: PLW0108 (`api` may raise, and only here)
             Trial("Kubernetes account", lambda: self.api.require_rights()),  # noqa: PLW0108
-            Trial("executor's pod", lambda: self.api.try_pod(self._pod_to_try())),
         )
+        return before if self.untried() else (*before, Trial("executor's pod", lambda: self.api.try_pod(self._pod_to_try())))
 
     def _require_options(self) -> None:
-        _ = self._image, self.api.namespace
+        if self._in_check and self._own and self._token is None:
+            raise ConfigError(
+                "spark.kubernetes_token is not set, and Airbyte mounts no token of Kubernetes into the pods of syncs, only into those of "
+                "checks. Set it to a token of an account with the Role of docs/cluster.md (kubectl create token ACCOUNT --duration 8760h)."
+            )
+        _ = self.untried() or self._image, self.api.namespace
         if DRIVER_POD in self.conf and self._driver_pod is None:
             raise ConfigError(
                 f"There is no pod {self.conf[DRIVER_POD]} in the namespace {self._namespace}, which {DRIVER_POD} in spark.conf names. "
@@ -203,9 +225,9 @@ class Kubernetes(Manager):
         """Return options that keep this machine's own tokens from an API server of the user's choice.
 
         Spark's Kubernetes client would send the token of a kubeconfig, or of the pod's service account, to any address. The latter goes to
-        the pod's own cluster only.
+        the pod's own cluster only, and not in a check of Airbyte.
         """
-        own = "true" if self._own else "false"
+        own = "true" if self._account is not None else "false"
         return "-Dkubernetes.auth.tryKubeConfig=false", f"-Dkubernetes.auth.tryServiceAccount={own}"
 
     def failure(self) -> SyncError | None:

@@ -119,14 +119,14 @@ class KubernetesApi:
     def explained(self, refused: Refused) -> SyncError:
         """Return the error for a refusal: what the server said, and what to change."""
         said = str(refused).rstrip(".")
-        if refused.status == 401:
+        if refused.status == 401 and self._token is not None:
             return ConfigError(
                 f"The Kubernetes API server at {self.url} does not accept the token (401). Make another one for spark.kubernetes_token "
                 "(kubectl create token ACCOUNT --duration 8760h), or mount the account's own."
             )
         if self._token is None:
             return ConfigError(
-                f"The Kubernetes API server at {self.url} wants a token, and this pod has none: Airbyte mounts none. Set "
+                f"The Kubernetes API server at {self.url} wants a token, and this pod has none: Airbyte mounts none for syncs. Set "
                 "spark.kubernetes_token (kubectl create token ACCOUNT --duration 8760h), or run in a pod that mounts its account's."
             )
         if refused.status == 403 and "exceeded quota" in said:

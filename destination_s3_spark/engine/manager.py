@@ -52,6 +52,10 @@ class Manager:
         """Return what to try, in this order."""
         return (Trial("Spark master", lambda: require_one_answers(addresses(self.cluster.master), "Spark master", "spark.master")),)
 
+    def untried(self) -> str | None:
+        """Return why no executor can be started to try it although a sync can, and what to change; None if one can be."""
+        return None
+
     def properties(self) -> dict[str, str]:
         """Return the properties of a session. The user's own override them."""
         if is_on_this_machine(self.cluster.master):

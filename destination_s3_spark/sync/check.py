@@ -5,6 +5,7 @@ With Spark in the connector it starts no JVM.
 
 from __future__ import annotations
 
+import logging
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -40,6 +41,8 @@ MANAGED_START_LIMIT_S = 300.0
 """Time limit for executors of Kubernetes and YARN, which may have to start machines, and pull an image or unpack an archive there."""
 TASK_LIMIT_S = 90.0
 """Time limit of the task, longer than its calls may take together."""
+
+logger = logging.getLogger("airbyte")
 
 _BODY = b"written by the connection check of destination-s3-spark; safe to delete\n"
 
@@ -240,15 +243,21 @@ def check_cluster(config: Config, template: PathTemplate) -> None:
 
 
 def cluster_trials(config: Config, template: PathTemplate) -> Sequence[Trial]:
-    """Return what must work for tasks to run on the configured cluster, each after the one before. Local Spark needs nothing."""
+    """Return what must work for tasks to run on the configured cluster, each after the one before. Local Spark needs nothing.
+
+    Log a warning if executors cannot be tried here.
+    """
     master = config.spark.master
     if is_local(master):
         return ()
     start_limit_s = START_LIMIT_S if master.startswith("spark://") else MANAGED_START_LIMIT_S
     settings = spark_settings(config, Path(tempfile.gettempdir()), start_limit_s)
     assert settings.cluster is not None  # noqa: S101 (the master is a cluster)
-    before = manager_of(settings.cluster, settings.conf, settings.local_dir).trials()
-    return (*before, Trial("task on an executor", lambda: _try_session(config, template, start_limit_s)))
+    manager = manager_of(settings.cluster, settings.conf, settings.local_dir)
+    if untried := manager.untried():
+        logger.warning(untried)
+        return manager.trials()
+    return (*manager.trials(), Trial("task on an executor", lambda: _try_session(config, template, start_limit_s)))
 
 
 def _try_session(config: Config, template: PathTemplate, start_limit_s: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,9 +14,15 @@ import pytest
 from destination_s3_spark.engine.cluster import Cluster
 from destination_s3_spark.engine.kubernetes import DRIVER_POD, IMAGE_VARIABLE, NAMESPACE, Kubernetes
 from destination_s3_spark.errors import ConfigError, SyncError, TransientError
+from destination_s3_spark.sync.check import check_cluster
+from unit_tests.conftest import Reply, S3Proxy
+from unit_tests.sync.test_check import TEMPLATE
+from unit_tests.sync.test_check import on as config_on
 
 OWN = "k8s://https://kubernetes.default.svc"
 OTHER = "k8s://https://127.0.0.1:6443"
+IN_CHECK = {"OPERATION_TYPE": "check", "WORKLOAD_ID": "7", "HOSTNAME": "destination-s3-spark-check-7"}
+"""What Airbyte tells the connector in a check: not its image."""
 IN_AIRBYTE = {IMAGE_VARIABLE: "airbyte/destination-s3-spark:1", "HOSTNAME": "replication-job-7"}
 GIVEN = {NAMESPACE: "jobs"}
 
@@ -42,6 +49,12 @@ class Pods:
 
     def delete_pod(self, name: str) -> None:
         self.deleted.append(name)
+
+    def reach(self) -> None:
+        pass
+
+    def require_rights(self) -> None:
+        pass
 
     def try_pod(self, pod: dict[str, Any]) -> None:
         self.tried.append(pod)
@@ -169,6 +182,77 @@ def test_the_pod_that_is_tried_is_like_those_of_spark(tmp_path: Path) -> None:
     (container,) = pod["spec"]["containers"]
     assert container["resources"] == {"requests": {"memory": "2944Mi", "cpu": "2"}, "limits": {"memory": "2944Mi", "cpu": "4"}}
     assert pod["spec"]["serviceAccountName"] == "merges"
+
+
+def mounted(directory: Path) -> None:
+    (directory / "account").mkdir()
+    for name, text in {"token": "of-the-account", "ca.crt": "of the cluster", "namespace": "of-the-pod"}.items():
+        (directory / "account" / name).write_text(text)
+
+
+def test_a_check_of_airbyte_that_is_told_no_image_tries_all_but_executors(tmp_path: Path) -> None:
+    manager = on(tmp_path, Pods(), {}, token_of("jobs"), master=OWN, environ=IN_CHECK)
+
+    assert [trial.name for trial in manager.trials()] == ["Kubernetes options", "Kubernetes API server", "Kubernetes account"]
+    for trial in manager.trials():
+        trial.run()
+    assert "To try executors too, set spark.kubernetes.container.image in spark.conf" in (manager.untried() or "")
+
+
+@pytest.mark.parametrize(
+    ("conf", "environ"), [({"spark.kubernetes.container.image": "connector:1"}, IN_CHECK), ({}, IN_AIRBYTE), ({}, {}), ({}, {"X": "check"})]
+)
+def test_executors_are_tried_where_their_image_is_known_and_outside_of_airbytes_checks(
+    tmp_path: Path, conf: dict[str, str], environ: dict[str, str]
+) -> None:
+    manager = on(tmp_path, Pods(), {**GIVEN, **conf}, "token", environ=environ)
+
+    assert manager.untried() is None
+    assert manager.trials()[-1].name == "executor's pod"
+
+
+@pytest.mark.parametrize("image", [{}, {"spark.kubernetes.container.image": "connector:1"}])
+def test_a_check_of_airbyte_does_not_pass_by_the_token_that_syncs_lack(tmp_path: Path, image: dict[str, str]) -> None:
+    mounted(tmp_path)
+    manager = on(tmp_path, None, image, master=OWN, environ=IN_CHECK)
+
+    with pytest.raises(
+        ConfigError, match=r"spark\.kubernetes_token is not set, and Airbyte mounts no token of Kubernetes into the pods of"
+    ):
+        manager.trials()[0].run()
+    assert manager.java_options()[1] == "-Dkubernetes.auth.tryServiceAccount=false"
+
+
+def test_nothing_of_the_account_counts_in_a_check_of_airbyte(tmp_path: Path) -> None:
+    mounted(tmp_path)
+    image = {"spark.kubernetes.container.image": "connector:1"}
+    found = on(tmp_path, Pods(), image, token_of("of-the-token"), master=OWN, environ=IN_CHECK, authorities="of the user").properties()
+
+    assert found[NAMESPACE] == "of-the-token"
+    assert Path(found["spark.kubernetes.authenticate.caCertFile"]).read_text() == "of the user"
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_a_check_of_airbyte_asks_the_api_server_for_rights_and_warns_of_what_it_leaves_out(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, allowed: bool
+) -> None:
+    for name, value in IN_CHECK.items():
+        monkeypatch.setenv(name, value)
+    server = S3Proxy("unused")
+    server.script = lambda _: Reply(200, json.dumps({"status": {"allowed": allowed}}).encode())
+    config = config_on(f"k8s://{server.endpoint}", kubernetes_token=token_of("jobs"))
+    try:
+        with nullcontext() if allowed else pytest.raises(ConfigError, match=r"may not create pods.* in the namespace jobs"):
+            check_cluster(config, TEMPLATE)
+    finally:
+        server.close()
+
+    assert [call.target for call in server.calls[:2]] == ["/version", "/api/v1/namespaces/jobs/pods?limit=1"]
+    assert "The check starts no executor on Kubernetes" in caplog.text
+
+
+def test_a_cluster_that_wants_no_token_can_be_checked_without_one(tmp_path: Path) -> None:
+    on(tmp_path, Pods(), environ=IN_CHECK, master="k8s://http://127.0.0.1:8001").trials()[0].run()
 
 
 def ended(code: int, reason: str = "Error") -> dict[str, Any]:

@@ -18,6 +18,7 @@ QUOTA = 'pods "exec-1" is forbidden: exceeded quota: compute, requested: memory=
     ("token", "status", "message", "kind", "said"),
     [
         ("token", 401, "Unauthorized", ConfigError, r"does not accept the token \(401\)"),
+        (None, 401, "Unauthorized", ConfigError, r"wants a token.*Airbyte mounts none for syncs\. Set spark\.kubernetes_token"),
         (None, 403, FORBIDDEN, ConfigError, r"wants a token.*Set spark\.kubernetes_token"),
         ("token", 403, FORBIDDEN, ConfigError, r'cannot create resource "pods"\. Grant the Role of docs/cluster\.md'),
         ("token", 403, RESTRICTED, ConfigError, r"runAsNonRoot != true\. Change the pod or the namespace's rule"),

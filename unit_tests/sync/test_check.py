@@ -193,9 +193,9 @@ def test_no_message_holds_a_secret(proxied: S3Settings, s3_proxy: Any, s3_error:
         assert "test-secret" not in str(caught.value)
 
 
-def on(master: str) -> Config:
+def on(master: str, **spark: Any) -> Config:
     options = {"s3_bucket_name": "lake", "s3_bucket_path": "", "s3_bucket_region": "", "format": {"format_type": "Parquet"}}
-    return Config.parse({**options, "spark": {"master": master}})
+    return Config.parse({**options, "spark": {"master": master, **spark}})
 
 
 def test_inside_the_connector_there_is_nothing_to_check() -> None:
