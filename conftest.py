@@ -15,6 +15,8 @@ TURN = "TEST_TURN"
 """The variable of unit_tests/rotation.py. The CDK's own test command loads this file where that one cannot be imported."""
 os.environ.setdefault(TURN, str(datetime.now(UTC).toordinal()))  # workers of a run inherit it
 
+os.environ.setdefault("WORKER_JOB_ID", "1")  # tests stand for Airbyte's platform, where the ids of its first job count like all others
+
 # `--hypothesis-profile` takes another one. How long an example takes says what else the machine does, so no test fails for it.
 for _profile, _examples in {"quick": 20, "ci": 100 if os.environ[TURN] == "all" else 30}.items():
     settings.register_profile(_profile, deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=_examples)

@@ -253,7 +253,7 @@ def state_lines(lines: list[bytes]) -> list[bytes]:
 
 @dataclass(slots=True)
 class Connector:
-    """Runs the connector against one bucket. `options` are added to the usual configuration, `environment` to a bare one.
+    """Runs the connector against one bucket. `options` are added to the usual configuration, `environment` to that of Airbyte's platform.
 
     `user` runs it in the group of root, as containers may be run as any user; `program` starts it for such a one.
     """
@@ -315,7 +315,7 @@ class Connector:
             path.write_text(json.dumps(content), encoding="utf-8")
             arguments += [f"--{name}", str(path)]
         bare = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-        environment = {**bare, "TMPDIR": str(temporary), "AWS_EC2_METADATA_DISABLED": "true", **self.environment}
+        environment = {**bare, "TMPDIR": str(temporary), "AWS_EC2_METADATA_DISABLED": "true", "WORKER_JOB_ID": "1", **self.environment}
         identity: dict[str, Any] = {} if self.user is None else {"user": self.user, "group": 0, "extra_groups": []}
         process = subprocess.Popen(
             arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=directory, env=environment, **identity

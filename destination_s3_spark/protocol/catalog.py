@@ -7,7 +7,8 @@ record is read, with an error that names the stream and the field.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -19,6 +20,8 @@ from destination_s3_spark.stream_id import StreamId
 
 PLATFORM_NEEDED = "0.63.7"
 """First Airbyte platform version that sends generation ids."""
+JOB_VARIABLES = ("WORKER_JOB_ID", "WORKER_JOB_ATTEMPT", "WORKER_CONNECTOR_IMAGE")
+"""Environment variables that every version of Airbyte's platform sets for the connectors of a job. PyAirbyte and the image set none."""
 _IDS = ("generation_id", "minimum_generation_id", "sync_id")
 
 
@@ -52,7 +55,7 @@ class Catalog:
     """Streams of a sync in the catalog's order. Events identify a stream by its index here.
 
     `has_generations` is false for a catalog from a caller without generations: Airbyte's platform for a custom connector, PyAirbyte, a file
-    on stdin. Such a caller sends no stream status either.
+    on stdin. Such a caller sends no stream status of its own either.
     """
 
     streams: tuple[Stream, ...]
@@ -84,16 +87,32 @@ class _Entry:
         return tuple(value)
 
 
-def parse_catalog(text: bytes) -> Catalog:
-    """Parse a ConfiguredAirbyteCatalog (JSON). Raises ConfigError naming the stream and the field."""
+def parse_catalog(text: bytes, environ: Mapping[str, str] = os.environ) -> Catalog:
+    """Parse a ConfiguredAirbyteCatalog (JSON). Raises ConfigError naming the stream and the field.
+
+    `environ` tells whether the caller is Airbyte's platform.
+    """
     entries = [_entry(number, configured) for number, configured in enumerate(_configured_streams(text), start=1)]
     seen: set[StreamId] = set()
     for entry in entries:
         if entry.id in seen:
             raise entry.error("name", "is in the catalog twice; remove one of the two from the connection.")
         seen.add(entry.id)
-    without_generations = all(entry.configured.get(field) is None for entry in entries for field in _IDS)
-    return Catalog(tuple(_stream(entry, without_generations) for entry in entries), has_generations=not without_generations)
+    ids = (0, 0, 0) if _all_ids_are(None, entries) else (1, 0, 0) if _is_of_pyairbyte(entries, environ) else None
+    return Catalog(tuple(_stream(entry, ids) for entry in entries), has_generations=ids is None)
+
+
+def _all_ids_are(expected: int | None, entries: Sequence[_Entry]) -> bool:
+    return all(entry.configured.get(field) == expected for entry in entries for field in _IDS)
+
+
+def _is_of_pyairbyte(entries: Sequence[_Entry], environ: Mapping[str, str]) -> bool:
+    """Tell whether the ids are those that PyAirbyte sends in every sync, so that they tell no generation from another.
+
+    The first job of an installation of Airbyte has the same ones. There they count, because a retry has to keep the rows of the attempt
+    before.
+    """
+    return _all_ids_are(1, entries) and not any(name in environ for name in JOB_VARIABLES)
 
 
 def _configured_streams(text: bytes) -> list[Any]:
@@ -138,14 +157,15 @@ def _entry(number: int, configured: object) -> _Entry:
     return _Entry(configured, described, StreamId.of(namespace, name))
 
 
-def _stream(entry: _Entry, without_generations: bool) -> Stream:
+def _stream(entry: _Entry, ids: tuple[int, int, int] | None) -> Stream:
+    """Parse a stream. `ids` are those of a catalog without generations: generation_id, minimum_generation_id and sync_id."""
     if entry.configured.get("include_files"):  # without its files, a file-based stream sends records like any other
         raise entry.error("include_files", "this destination writes records, not files; turn file transfer off for this stream.")
     mode = _destination_sync_mode(entry)
     schema = entry.described.get("json_schema")
     if not isinstance(schema, dict):
         raise entry.error("json_schema", "is missing or not an object.")
-    generation, minimum, sync_id = (0, 0, 0) if without_generations else _generation(entry)
+    generation, minimum, sync_id = ids or _generation(entry)
     primary_key, cursor_field = _keys(entry, mode)
     return Stream(
         id=entry.id,

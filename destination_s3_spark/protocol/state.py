@@ -81,6 +81,23 @@ class StateMessage:
             found = _value_of(line, *found, "stream_state")
         return NULL if found is None else line[found[0] : found[1]]
 
+    def clears_all(self) -> bool:
+        """Tell whether it is a GLOBAL state as of a Clear of all streams of the catalog, under other names than the catalog's.
+
+        The platform changes namespaces and prefixes in catalogs, RECORDs and STREAM states, but not in GLOBAL states. A Clear nulls the
+        shared state too, unless streams that are not in its catalog keep theirs.
+        """
+        line = b"%b0%b" % (self.before, self.after)
+        end = len(line) - self.tail
+        entries = self._entries(line, end)
+        if any(described in self.streams for _, _, _, described in entries):
+            return False
+        nulled = sum(fields.get("stream_state", NULL) == NULL for _, _, fields, _ in entries)
+        blob = _value_of(line, self.start, end, "global")
+        shared = None if blob is None else _value_of(line, *blob, "shared_state")
+        is_shared = shared is not None and line[shared[0] : shared[1]] != NULL
+        return nulled >= len(self.streams) and (not is_shared or nulled < len(entries))
+
     def echo(self, record_count: int) -> bytes:
         """Return the line to send back, ending in a newline: as received, with `destinationStats.recordCount` (a double, as in `1000.0`).
 

@@ -7,14 +7,14 @@ share a stream keep their order; GLOBAL and LEGACY STATEs share all streams.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from threading import Lock
 from typing import NamedTuple
 
 from destination_s3_spark.exact_json.values import split_object
-from destination_s3_spark.protocol.catalog import Stream
+from destination_s3_spark.protocol.catalog import DestinationSyncMode, Stream
 from destination_s3_spark.protocol.state import StateKind, StateMessage, Totals
 from destination_s3_spark.tables.commit.batch import TableCheckpoint
 
@@ -176,3 +176,11 @@ def proved_by(state: StateMessage | None, index: int, stream: Stream, records: i
     # A source begins with an empty state, too: in the entry of a GLOBAL state it says nothing about records.
     is_empty = (blob == b"null" or (blob.startswith(b"{") and not members)) and state.kind is not StateKind.GLOBAL
     return Completion.PROVED if cleared or (is_empty and not stream.is_resumable) else Completion.UNPROVEN
+
+
+def is_clear(state: StateMessage, streams: Iterable[Stream], records: int) -> bool:
+    """Tell whether a sync with this last STATE and so many records in all is a Clear whose GLOBAL state names none of its streams."""
+    if records:
+        return False
+    overwritten = all(one.sync_mode == "full_refresh" and one.destination_sync_mode is DestinationSyncMode.OVERWRITE for one in streams)
+    return overwritten and state.clears_all()

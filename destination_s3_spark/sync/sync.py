@@ -25,7 +25,7 @@ from destination_s3_spark.protocol.state import StateMessage
 from destination_s3_spark.storage.object_store import doubtful_uploads
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.sync.batches import Backlog, Due, Limits, cut_ends, due, slice_bytes, slice_count
-from destination_s3_spark.sync.checkpoints import Checkpoints, Completion, proved_by
+from destination_s3_spark.sync.checkpoints import Checkpoints, Completion, is_clear, proved_by
 from destination_s3_spark.sync.commits import Commits, OpenTables
 from destination_s3_spark.sync.pipeline import LandingBatch, Pipeline
 from destination_s3_spark.sync.spool import Spool
@@ -191,6 +191,8 @@ class Sync:
             return Completion.PROVED if status is Status.COMPLETE else Completion.UNFINISHED
         last = self.checkpoints.state_at(stream, end)
         found = proved_by(last, stream, self.catalog.streams[stream], self.spool.records(stream))
+        if last is not None and found is Completion.UNPROVEN and is_clear(last, self.catalog.streams, self.spool.totals()[0]):
+            return Completion.PROVED
         if found is Completion.UNFINISHED and self.end_completes:
             self.checkpoints.complete(stream, end)
             return Completion.UNPROVEN

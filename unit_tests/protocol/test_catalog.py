@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from destination_s3_spark.errors import ConfigError
-from destination_s3_spark.protocol.catalog import DestinationSyncMode, Stream, parse_catalog
+from destination_s3_spark.protocol.catalog import JOB_VARIABLES, DestinationSyncMode, Stream, parse_catalog
 from destination_s3_spark.stream_id import StreamId
 
 SCHEMA = {"type": "object", "properties": {"id": {"type": "integer"}}}
@@ -84,6 +84,30 @@ def test_a_catalog_without_any_generation_is_generation_0_and_its_end_of_input_c
     parsed = parse_catalog(catalog(configured(**nothing), configured("orders", **nothing)))
     assert [(s.generation_id, s.minimum_generation_id, s.sync_id) for s in parsed.streams] == [(0, 0, 0)] * 2
     assert not parsed.has_generations
+
+
+ONES: dict[str, Any] = {"generation_id": 1, "minimum_generation_id": 1, "sync_id": 1}
+
+
+def test_ids_that_are_all_1_outside_of_the_platform_are_no_generations() -> None:
+    parsed = parse_catalog(catalog(configured(**ONES), configured("orders", **ONES)), {"AIRBYTE_ENTRYPOINT": "x", "DEPLOYMENT_MODE": "OSS"})
+    assert [(s.generation_id, s.minimum_generation_id, s.sync_id) for s in parsed.streams] == [(1, 0, 0)] * 2
+    assert not parsed.has_generations
+
+
+@pytest.mark.parametrize("variable", JOB_VARIABLES)
+def test_on_the_platform_they_are(variable: str) -> None:
+    parsed = parse_catalog(catalog(configured(**ONES)), {variable: ""})
+    assert [(s.generation_id, s.minimum_generation_id, s.sync_id) for s in parsed.streams] == [(1, 1, 1)]
+    assert parsed.has_generations
+
+
+@pytest.mark.parametrize("field", ONES)
+def test_one_other_id_in_the_catalog_makes_all_count(field: str) -> None:
+    other = ONES | ({"minimum_generation_id": 0} if field == "minimum_generation_id" else {field: 2, "minimum_generation_id": 0})
+    parsed = parse_catalog(catalog(configured(**ONES), configured("orders", **other)), {})
+    assert parsed.has_generations
+    assert parsed.streams[0].generation_id == 1
 
 
 @pytest.mark.parametrize("field", ["generation_id", "minimum_generation_id", "sync_id"])

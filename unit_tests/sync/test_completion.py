@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,13 @@ import pytest
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.cli import operator_command
 from destination_s3_spark.errors import ConfigError, TransientError
-from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
+from destination_s3_spark.protocol.catalog import Catalog, DestinationSyncMode, parse_catalog
 from destination_s3_spark.protocol.reader import read_envelope
 from destination_s3_spark.protocol.state import parse_state
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.stream_id import StreamId
-from destination_s3_spark.sync.checkpoints import Completion, proved_by
+from destination_s3_spark.sync.checkpoints import Completion, is_clear, proved_by
 from unit_tests.places import table_of
 from unit_tests.sync.inline_lake import InlineLake, line, records, status
 
@@ -159,6 +160,56 @@ def test_a_clear_empties_a_table_of_a_resumable_stream(lake: InlineLake, cleared
     lake.sync(catalog("users", resumable=True), [records(range(3)), state(END)])
     lake.sync(catalog("users", resumable=True), [cleared])
     assert lake.ids() == []
+
+
+@pytest.mark.parametrize(
+    ("cleared", "sent", "kept"),
+    [
+        (["p_users", "p_orders"], global_state({"users": None, "orders": None}), []),
+        (["p_users", "p_orders"], global_state({"users": None, "orders": None, "people": {"lsn": 1}}, {"lsn": 1}), []),
+        (["p_users"], global_state({"users": None, "orders": {"lsn": 1}}, {"lsn": 1}), [0, 1, 2]),
+    ],
+    ids=["all streams", "all of the catalog", "one"],
+)
+def test_a_clear_empties_tables_whose_streams_a_global_state_names_otherwise(
+    lake: InlineLake, cleared: list[str], sent: bytes, kept: list[int]
+) -> None:
+    both = catalog("p_users", "p_orders", resumable=True)
+    ended = [state(END, "p_users"), state(END, "p_orders")]
+    lake.sync(both, [records(range(3), "p_users"), records(range(3), "p_orders"), *ended])
+    lake.sync(catalog(*cleared, resumable=True), [sent])
+    assert (lake.ids("p_users"), lake.ids("p_orders")) == ([], kept)
+
+
+@pytest.mark.parametrize(
+    ("names", "sent", "count", "changed", "expected"),
+    [
+        (["p_users"], global_state({"users": None}), 0, {}, True),
+        (["p_users"], global_state({"users": None}), 1, {}, False),
+        (["p_users"], global_state({"users": None}), 0, {"sync_mode": "incremental"}, False),
+        (["p_users"], global_state({"users": None}), 0, {"destination_sync_mode": DestinationSyncMode.APPEND}, False),
+        (["p_users"], global_state({"users": {}}), 0, {}, False),
+        (["p_users"], global_state({}), 0, {}, False),
+        (["p_users", "p_orders"], global_state({"users": None, "orders": {}}), 0, {}, False),
+        (["p_users", "users"], global_state({"users": None, "orders": None}), 0, {}, False),
+        (["p_users"], global_state({"users": None}, {"lsn": 1}), 0, {}, False),  # a source that begins, not a Clear, has a position
+        (["p_users"], state(None), 0, {}, False),
+        (["p_users"], legacy_state(None), 0, {}, False),
+    ],
+)
+def test_when_a_global_state_that_names_no_stream_is_that_of_a_clear(
+    names: list[str], sent: bytes, count: int, changed: dict[str, Any], expected: bool
+) -> None:
+    streams = catalog(*names).streams
+    message = parse_state(sent.rstrip(b"\n"), read_envelope(sent.rstrip(b"\n")).body, {one.id: at for at, one in enumerate(streams)})
+    assert is_clear(message, [replace(streams[0], **changed), *streams[1:]], count) is expected
+
+
+def test_a_source_that_died_before_its_first_record_clears_nothing(lake: InlineLake) -> None:
+    lake.sync(catalog("p_users"), [records(range(3), "p_users"), state({}, "p_users")])
+    with pytest.raises(ConfigError, match=r"p_users \(0 rows in place of 3\)"):
+        lake.sync(catalog("p_users"), [global_state({"users": None}, {"lsn": 1})])
+    assert lake.ids("p_users") == [0, 1, 2]
 
 
 @pytest.mark.parametrize("sent", [[records(range(100, 108)), state({"page": 8})], [records(range(100, 120)), global_state({})]])

@@ -92,7 +92,7 @@ def test_the_statements_for_duckdb_define_the_table_and_its_history(lake: Inline
         (SqlEngine.TRINO, {"delta": True}, [f"table_name => 'users_history', table_location => 's3://bucket/{FOLDER}'"]),
         (SqlEngine.CLICKHOUSE, {"delta": True}, ["`users_history`", f"/bucket/{FOLDER}');"]),
         (SqlEngine.SNOWFLAKE, {"iceberg": REST}, ["CATALOG_TABLE_NAME = 'users_history'"]),
-        (SqlEngine.REDSHIFT, {}, ['"users_history" (', f"{FOLDER}_symlink_format_manifest/';"]),
+        (SqlEngine.REDSHIFT, {}, ['"users_history" (', f"{FOLDER}_symlink_format_manifest/'\nTABLE PROPERTIES ("]),
         (SqlEngine.DATABRICKS, {"delta": True}, [f"USING DELTA\nLOCATION 's3://bucket/{FOLDER}';"]),
     ],
 )
