@@ -19,7 +19,7 @@ from destination_s3_spark.tables.commit.batch import CommitResult
 from destination_s3_spark.tables.updates.steps import Update, Work
 
 LIMIT_S = 2 * 3600
-"""Time that Airbyte allows a destination after the end of its input before it stops the sync."""
+"""Default of Airbyte's destination-timeout.seconds. Its own installations set a day."""
 
 logger = logging.getLogger("airbyte")
 
@@ -114,7 +114,7 @@ class UpdateRunner:
         if self.clock() - self._began > self.limit_s / 2 and not self._warned:
             self._warned = True
             logger.warning(
-                "Half of the 2 hours that Airbyte allows a destination after the end of the input are over. If Airbyte stops this "
+                "Half of the 2 hours are over after which Airbyte's destination-timeout.seconds may stop a destination. If it stops this "
                 "sync, nothing is lost, but the next one begins the merge again. Give the connector more CPUs, or let tables.merge "
                 "put merges off and run the command merge outside of syncs."
             )
