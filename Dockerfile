@@ -1,5 +1,5 @@
 # The connector's image: Airbyte's Python base, a JRE for Spark, the locked packages, and the connector on top. `make image` builds it.
-# Any Debian with Python 3.11 or later can be the base: --build-arg BASE_IMAGE=... (`make base-image` makes one from Debian's packages).
+# Any Debian with Python 3.11 to 3.13 can be the base: --build-arg BASE_IMAGE=... (`make base-image` makes one from Debian's packages).
 # A tag may move. A release names what it was tested on: BASE_IMAGE=docker.io/airbyte/python-connector-base:4.1.0@sha256:...
 ARG BASE_IMAGE=docker.io/airbyte/python-connector-base:4.1.0
 

@@ -35,7 +35,15 @@ from destination_s3_spark.storage.probes import Answer, ask
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.sync.check import CHECK_LIMITS, Step, checking, cluster_trials
-from destination_s3_spark.sync.runtime import TASK_MIN_BYTES, WORKER_BYTES, engine_of, spark_settings, task_bytes
+from destination_s3_spark.sync.runtime import (
+    BUFFERS_PER_TASK,
+    TASK_MIN_BYTES,
+    WORKER_BYTES,
+    engine_of,
+    spark_settings,
+    task_bytes,
+    tasks_that_fit,
+)
 from destination_s3_spark.sync.scratch import scratch_directory
 from destination_s3_spark.sync.story.lines import installation
 from destination_s3_spark.tables.configured import option_warnings
@@ -48,8 +56,6 @@ SKEW_BAD_S = 15 * 60
 """AWS refuses requests that are signed with a time further away than this."""
 LEAST_JAVA = 17
 JAVA_LIMIT_S = 30
-BUFFERS_PER_TASK = 3
-"""Memory of a task, as a multiple of the Arrow memory that it is given."""
 _VERSION = re.compile(r'version "(\d+)[^"]*"')
 
 
@@ -285,12 +291,11 @@ def _memory(config: Config, container: int) -> Finding:
     least, most = (fixed + BUFFERS_PER_TASK * settings.cores * size for size in (TASK_MIN_BYTES, task_bytes(config)))
     tasks = f"{settings.cores} tasks at once, as spark.master says,"
     if container < least:
-        fitting = max(1, (container - settings.heap_mb * MIB - WORKER_BYTES) // (WORKER_BYTES + BUFFERS_PER_TASK * TASK_MIN_BYTES))
         return Finding(
             "machine",
             "memory",
             Verdict.BAD,
             f"{tasks} need {size_text(least)}, and there are {size_text(container)}. Give the container more memory, or set "
-            f"spark.master to local[{fitting}].",
+            f"spark.master to local[{tasks_that_fit(container, settings.heap_mb)}].",
         )
     return Finding("machine", "memory", Verdict.GOOD, f"{size_text(container)}; {tasks} take up to {size_text(most)}")

@@ -55,7 +55,8 @@ class Jvm:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env={**os.environ, **environment, "SPARK_CONNECT_MODE": "0", _CONNECTION_FILE: str(self._connection)},
+            # Like Python, Java reads names of files as UTF-8 in this locale only, and with another one it may wait for ever.
+            env={**os.environ, **environment, "LC_ALL": "C.UTF-8", "SPARK_CONNECT_MODE": "0", _CONNECTION_FILE: str(self._connection)},
             preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_IGN),  # noqa: PLW1509 (like pyspark: Ctrl-C is for the driver)
         )
         assert self.process.stdout is not None  # noqa: S101 (it is a pipe)

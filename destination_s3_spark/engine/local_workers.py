@@ -16,17 +16,20 @@ from pathlib import Path
 from typing import Any
 
 from destination_s3_spark.engine.failures import workers_failure
-from destination_s3_spark.engine.machine import OOM_KILL_FILES, available_cpus, oom_kills
+from destination_s3_spark.engine.machine import OOM_KILL_FILES, oom_kills
 from destination_s3_spark.engine.outcome import Done, Failed, Result, Task, guarded
 from destination_s3_spark.engine.session import TASK_ATTEMPTS
 from destination_s3_spark.engine.startup import shortcuts
 
 
 class LocalWorkers:
-    """Runner of functions over tasks in processes of this machine, like `Engine`. `tasks` names the module of these functions."""
+    """Runner of functions over tasks in processes of this machine, like `Engine`.
 
-    def __init__(self, tasks: str, oom_kill_files: tuple[Path, ...] = OOM_KILL_FILES) -> None:
-        self.cores = available_cpus()
+    `tasks` names the module of these functions, and `cores` is the number of processes.
+    """
+
+    def __init__(self, tasks: str, cores: int, oom_kill_files: tuple[Path, ...] = OOM_KILL_FILES) -> None:
+        self.cores = cores
         self.lost_attempts = False
         """Whether uploads may be open that nobody knows, because a job or an attempt of a task has failed."""
         self._tasks = tasks

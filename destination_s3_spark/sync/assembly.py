@@ -24,7 +24,7 @@ from destination_s3_spark.sync.batches import limits
 from destination_s3_spark.sync.checkpoints import Checkpoints
 from destination_s3_spark.sync.commits import Commits, Emit, OpenTables
 from destination_s3_spark.sync.pipeline import Pipeline
-from destination_s3_spark.sync.runtime import TASKS, Runtime, landing_bytes, task_bytes
+from destination_s3_spark.sync.runtime import TASKS, Runtime, landing_bytes, landing_cores, task_bytes
 from destination_s3_spark.sync.spool import Spool
 from destination_s3_spark.sync.story.phases import Phase, Phases
 from destination_s3_spark.sync.story.story import Story
@@ -93,7 +93,7 @@ def _assembled(
         story.watch(tables, spool, engine)
         checkpoints = Checkpoints()
         commits = Commits({i: table.writer for i, table in tables.items()}, checkpoints, emit, tables_pool.map)
-        workers = engine if (local := is_local(config.spark.master)) else LocalWorkers(TASKS)
+        workers = engine if (local := is_local(config.spark.master)) else LocalWorkers(TASKS, landing_cores(config))
         # The spool is empty when tables are merged, so change events may take its disk space.
         disk = LocalDisk(runtime.scratch / "events", limits(config).spool_bytes) if local else None
         merge_time = MergeTime(timedelta(minutes=config.tables.merge_limit_minutes))

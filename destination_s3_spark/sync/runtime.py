@@ -31,6 +31,8 @@ WORKER_BYTES = 160 * MIB
 """Memory of a Python process with only its libraries loaded."""
 TASK_MIN_BYTES = 32 * MIB
 """Least Arrow memory of a merge task."""
+BUFFERS_PER_TASK = 3
+"""Memory of a task, as a multiple of the Arrow memory that it is given."""
 CLUSTER_TASK_BYTES = 256 * MIB
 """Arrow memory of a task on a cluster, where the machines' memory is unknown. In total, a task needs about 1 GB."""
 CLUSTER_START_LIMIT_S = 600
@@ -100,7 +102,7 @@ def spark_settings(config: Config, scratch: Path, start_limit_s: float = CLUSTER
     spark = config.spark
     heap = megabytes(spark.driver_memory or "") or jvm_heap_mb(container_memory_bytes())
     return SparkSettings(
-        local_cores(spark.master) if is_local(spark.master) else 0,
+        _cores(spark.master, heap) if is_local(spark.master) else 0,
         heap,
         scratch,
         spark.conf,
@@ -134,9 +136,29 @@ def task_bytes(config: Config) -> int:
     return landing_bytes(config) if is_local(config.spark.master) else CLUSTER_TASK_BYTES
 
 
+def landing_cores(config: Config) -> int:
+    """Return the number of tasks at once on this machine."""
+    return _cores(config.spark.master, spark_settings(config, Path()).heap_mb)
+
+
+def _cores(master: str, heap_mb: int) -> int:
+    """Return the number of tasks at once that the master says. For `*` and beside a cluster, that is one per CPU for which memory is left.
+
+    Containers without a CPU limit have all CPUs of a machine, and rarely its memory.
+    """
+    if is_local(master) and "*" not in master:
+        return local_cores(master)
+    return min(available_cpus(), tasks_that_fit(container_memory_bytes(), heap_mb))
+
+
+def tasks_that_fit(container_bytes: int, heap_mb: int) -> int:
+    """Return how many tasks at once a container has memory for beside the JVM, at least one."""
+    left = container_bytes - heap_mb * MIB - WORKER_BYTES
+    return max(1, left // (WORKER_BYTES + BUFFERS_PER_TASK * TASK_MIN_BYTES))
+
+
 def landing_bytes(config: Config) -> int:
     """Return the Arrow memory for one task on this machine: a share of the container's memory left over by the JVM and the workers."""
-    settings = spark_settings(config, Path())
-    cores = settings.cores or available_cpus()
-    left = container_memory_bytes() - settings.heap_mb * MIB - (cores + 1) * WORKER_BYTES
-    return min(max(left // (3 * cores), TASK_MIN_BYTES), 512 * MIB)
+    cores, heap = landing_cores(config), spark_settings(config, Path()).heap_mb
+    left = container_memory_bytes() - heap * MIB - (cores + 1) * WORKER_BYTES
+    return min(max(left // (BUFFERS_PER_TASK * cores), TASK_MIN_BYTES), 512 * MIB)

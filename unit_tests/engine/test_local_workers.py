@@ -19,7 +19,7 @@ from destination_s3_spark.errors import Bug, DataError, TransientError
 
 @pytest.fixture
 def workers() -> Iterator[LocalWorkers]:
-    running = LocalWorkers(__name__, oom_kill_files=())
+    running = LocalWorkers(__name__, 2, oom_kill_files=())
     yield running
     running.stop()
 
@@ -64,7 +64,7 @@ PARENT = f"""
 import time
 from {__name__} import LocalWorkers, double
 if __name__ == "__main__":
-    print([process for _, process in LocalWorkers("{__name__}").run(double, [[1]])[0]], flush=True)
+    print([process for _, process in LocalWorkers("{__name__}", 2).run(double, [[1]])[0]], flush=True)
     time.sleep(60)
 """
 

@@ -8,7 +8,8 @@ import pytest
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.storage.settings import AccessKey, S3Settings
-from destination_s3_spark.sync.runtime import spark_settings, with_credentials
+from destination_s3_spark.sync import runtime
+from destination_s3_spark.sync.runtime import landing_cores, spark_settings, with_credentials
 from destination_s3_spark.tables.updates.resources import TaskResources
 
 PLACE = S3Settings("lake", "eu-central-1", "http://127.0.0.1:9000", expected_bucket_owner="111122223333")
@@ -32,6 +33,28 @@ def _usual_authorities(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks carry the authorities that the environment names."""
     for name in ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize(
+    ("master", "gib", "tasks"),
+    [
+        ("local[*]", 4, 13),
+        ("local[*]", 2, 5),
+        ("local[*]", 0.5, 1),
+        ("local[*]", 64, 96),
+        ("local[32]", 2, 32),
+        ("spark://host:7077", 4, 13),
+    ],
+)
+def test_there_are_as_many_tasks_at_once_as_memory_is_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, master: str, gib: float, tasks: int
+) -> None:
+    monkeypatch.setattr(runtime, "available_cpus", lambda: 96)
+    monkeypatch.setattr(runtime, "container_memory_bytes", lambda: int(gib * 2**30))
+    place = {"s3_bucket_name": "lake", "s3_bucket_path": "p", "s3_bucket_region": "", "format": {"format_type": "Parquet"}}
+    config = Config.parse({**place, "spark": {"master": master}})
+    assert landing_cores(config) == tasks
+    assert spark_settings(config, tmp_path).cores == (tasks if master.startswith("local") else 0)
 
 
 @pytest.mark.parametrize("settings", [PLACE, KEYED, BY_ROLE])
