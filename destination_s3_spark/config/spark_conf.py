@@ -111,16 +111,21 @@ _SENSITIVE = re.compile("secret|password|token", re.IGNORECASE)
 
 
 def properties(given: object) -> object:
-    """Return the properties of a text by name. Each line has a name and its value, as in spark-defaults.conf. Raises ValueError."""
+    """Return the properties of a text by name. Each line has a name and its value, as in spark-defaults.conf.
+
+    Raises ValueError, which does not quote a line that may be a part of a value.
+    """
     if not isinstance(given, str):
         return given
     found: dict[str, str] = {}
-    for line in given.splitlines():
+    for number, line in enumerate(given.splitlines(), start=1):
         name, *value = re.split(r"\s*[=\s]\s*", line.strip(), maxsplit=1)
         if not name or name.startswith("#"):
             continue
-        if not value or name in found:
-            raise ValueError(f"has `{name}` {'twice' if value else 'without a value'}. Write each name once, with its value after a space")
+        if not name.startswith("spark.") or not value:
+            raise ValueError(f"has no name that begins with `spark.` and its value on line {number}. Write both on each line")
+        if name in found:
+            raise ValueError(f"has `{name}` a second time on line {number}. Remove one of the two")
         found[name] = value[0]
     return found
 

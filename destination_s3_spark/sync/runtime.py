@@ -13,7 +13,7 @@ from destination_s3_spark.config.config import MIB, Config, Spark
 from destination_s3_spark.config.spark_conf import PYTHON, api_server, hosts, is_local
 from destination_s3_spark.engine.cluster import Cluster
 from destination_s3_spark.engine.engine import Engine, Groups
-from destination_s3_spark.engine.machine import available_cpus, container_memory_bytes, jvm_heap_mb
+from destination_s3_spark.engine.machine import container_memory_bytes, jvm_heap_mb
 from destination_s3_spark.engine.manager import megabytes
 from destination_s3_spark.engine.session import SparkSettings, local_cores
 from destination_s3_spark.engine.startup import class_data
@@ -100,7 +100,7 @@ def spark_settings(config: Config, scratch: Path, start_limit_s: float = CLUSTER
     Raises ConfigError for a cluster in Airbyte Cloud, and for one at an address that may not be contacted.
     """
     spark = config.spark
-    heap = megabytes(spark.driver_memory or "") or jvm_heap_mb(container_memory_bytes())
+    heap = _heap_mb(spark)
     return SparkSettings(
         _cores(spark.master, heap) if is_local(spark.master) else 0,
         heap,
@@ -138,7 +138,11 @@ def task_bytes(config: Config) -> int:
 
 def landing_cores(config: Config) -> int:
     """Return the number of tasks at once on this machine."""
-    return _cores(config.spark.master, spark_settings(config, Path()).heap_mb)
+    return _cores(config.spark.master, _heap_mb(config.spark))
+
+
+def _heap_mb(spark: Spark) -> int:
+    return megabytes(spark.driver_memory or "") or jvm_heap_mb(container_memory_bytes())
 
 
 def _cores(master: str, heap_mb: int) -> int:
@@ -146,9 +150,9 @@ def _cores(master: str, heap_mb: int) -> int:
 
     Containers without a CPU limit have all CPUs of a machine, and rarely its memory.
     """
-    if is_local(master) and "*" not in master:
-        return local_cores(master)
-    return min(available_cpus(), tasks_that_fit(container_memory_bytes(), heap_mb))
+    if not is_local(master) or "*" in master:
+        return min(local_cores("local[*]"), tasks_that_fit(container_memory_bytes(), heap_mb))
+    return local_cores(master)
 
 
 def tasks_that_fit(container_bytes: int, heap_mb: int) -> int:
@@ -159,6 +163,6 @@ def tasks_that_fit(container_bytes: int, heap_mb: int) -> int:
 
 def landing_bytes(config: Config) -> int:
     """Return the Arrow memory for one task on this machine: a share of the container's memory left over by the JVM and the workers."""
-    cores, heap = landing_cores(config), spark_settings(config, Path()).heap_mb
-    left = container_memory_bytes() - heap * MIB - (cores + 1) * WORKER_BYTES
+    cores = landing_cores(config)
+    left = container_memory_bytes() - _heap_mb(config.spark) * MIB - (cores + 1) * WORKER_BYTES
     return min(max(left // (BUFFERS_PER_TASK * cores), TASK_MIN_BYTES), 512 * MIB)

@@ -295,6 +295,10 @@ def test_properties_are_lines_as_in_spark_defaults() -> None:
     text = "# memory\nspark.executor.memory  4g\n\nspark.app.name = nightly = 1\n  spark.task.cpus=1\n"
     assert parse({"conf": text}).conf == {"spark.executor.memory": "4g", "spark.app.name": "nightly = 1", "spark.task.cpus": "1"}
     assert parse({"conf": ""}).conf == {}
-    assert "`spark.task.cpus` without a value" in refusal({"conf": "spark.task.cpus"})
-    assert "`spark.task.cpus` twice" in refusal({"conf": "spark.task.cpus 1\nspark.task.cpus 2"})
+    assert "value on line 2" in refusal({"conf": "spark.app.name x\nspark.task.cpus"})
+    for secret in ("TOPSECRET", "TOPSECRET more"):  # the rest of a value that was wrapped
+        message = refusal({"conf": f"spark.app.name x\n{secret}"})
+        assert "value on line 2" in message
+        assert "TOPSECRET" not in message
+    assert "`spark.task.cpus` a second time on line 2" in refusal({"conf": "spark.task.cpus 1\nspark.task.cpus 2"})
     assert "`spark.jars` is refused" in refusal({"conf": "spark.jars evil.jar"})

@@ -13,6 +13,7 @@ import pytest
 from pyspark import SparkContext, cloudpickle
 
 from destination_s3_spark.engine.engine import Engine
+from destination_s3_spark.engine.jvm import Jvm
 from destination_s3_spark.engine.machine import available_cpus
 from destination_s3_spark.engine.outcome import Failed, guarded
 from destination_s3_spark.engine.session import DriverSession, SparkSettings, local_cores
@@ -165,6 +166,23 @@ def test_a_jvm_that_dies_between_jobs_or_in_one_ends_the_sync_with_a_transient_e
             engine.run(_kill_jvm, [[1]], lambda *_: None)
     engine.stop()  # and an exception in a thread would fail the test
     assert caplog.records == []
+
+
+@pytest.mark.slow
+def test_a_jvm_starts_with_any_letters_in_its_directory_whatever_the_locale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LC_ALL", "C")
+    directory = tmp_path / "Bücher"
+    directory.mkdir()
+    jvm = Jvm({}, [], directory, {})
+    try:
+        until = time.monotonic() + 60
+        while not (written := list(directory.glob("*/connection"))) and time.monotonic() < until:
+            time.sleep(0.1)
+        assert written
+    finally:
+        jvm.process.kill()
+        jvm.process.wait()
+        jvm.close()
 
 
 def test_a_jvm_launched_ahead_can_be_stopped_at_once(tmp_path: Path) -> None:

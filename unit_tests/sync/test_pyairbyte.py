@@ -11,19 +11,11 @@ import pytest
 from destination_s3_spark.errors import TransientError
 from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.storage.settings import S3Settings
-from unit_tests.sync.inline_lake import InlineLake, line, records, status
+from unit_tests.sync.inline_lake import InlineLake, records, status
+from unit_tests.sync.test_installations import END
 
 PYAIRBYTE: Mapping[str, str] = {"AIRBYTE_ENTRYPOINT": "/opt/destination-s3-spark", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
 PLATFORM: Mapping[str, str] = {"WORKER_JOB_ID": "1"}
-END = line(
-    {
-        "type": "STATE",
-        "state": {
-            "type": "STREAM",
-            "stream": {"stream_descriptor": {"name": "users"}, "stream_state": {"__ab_no_cursor_state_message": True}},
-        },
-    }
-)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from destination_s3_spark.config.config import Config
+from destination_s3_spark.engine import session
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.storage.settings import AccessKey, S3Settings
 from destination_s3_spark.sync import runtime
@@ -49,7 +50,7 @@ def _usual_authorities(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_there_are_as_many_tasks_at_once_as_memory_is_for(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, master: str, gib: float, tasks: int
 ) -> None:
-    monkeypatch.setattr(runtime, "available_cpus", lambda: 96)
+    monkeypatch.setattr(session, "available_cpus", lambda: 96)
     monkeypatch.setattr(runtime, "container_memory_bytes", lambda: int(gib * 2**30))
     place = {"s3_bucket_name": "lake", "s3_bucket_path": "p", "s3_bucket_region": "", "format": {"format_type": "Parquet"}}
     config = Config.parse({**place, "spark": {"master": master}})

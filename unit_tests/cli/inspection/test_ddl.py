@@ -185,6 +185,7 @@ def test_trino_is_told_of_the_iceberg_table() -> None:
 def test_snowflake_takes_the_iceberg_table_from_its_catalog() -> None:
     text = statement(SqlEngine.SNOWFLAKE, ("id", "integer"), publish={"iceberg": REST, "delta": True})
     assert "CATALOG_NAMESPACE = 'shop'\n  CATALOG_TABLE_NAME = 'orders';\n" in text
+    assert "  AUTO_REFRESH = TRUE\n" in text
 
 
 @pytest.mark.parametrize("publish", [{}, {"iceberg": {"type": "sql", "database_uri": "sqlite:////tmp/x.db"}}])

@@ -78,6 +78,7 @@ def test_a_table_is_registered_with_its_manifest(table: Any, glue: Any, database
 
     bucket = table.settings.bucket
     assert found["TableType"] == "EXTERNAL_TABLE"
+    assert found["PartitionKeys"] == []
     assert found["Parameters"]["airbyte.table-id"] == f"s3://{bucket}/{table.table.folder}"
     storage = found["StorageDescriptor"]
     assert storage["Location"] == f"s3://{bucket}/lake/shop/users/_symlink_format_manifest/"
