@@ -137,7 +137,8 @@ class BarKeys(_Event, frozen=True):
 class AddData(_Event, frozen=True):
     """The commit of one or more checkpoints: rows are added. `changed_values` has the fields with the most values first.
 
-    `records_barred`: the records that were left out because of their key, since the block before.
+    `records_barred`: the records that were left out because of their key, since the block before. `snapshot_from`: the session's earliest
+    extraction, if records of a snapshot have no position in the source's log. Rows extracted since then outrank all older ones.
     """
 
     schema_id: int
@@ -149,6 +150,7 @@ class AddData(_Event, frozen=True):
     checkpoints: tuple[Checkpoint, ...]
     changed_values: tuple[ChangedValues, ...] = ()
     records_barred: Count = 0
+    snapshot_from: datetime | None = None
 
     @property
     def values_changed(self) -> int:

@@ -38,6 +38,8 @@ from destination_s3_spark.chain.state import (
     Unsettled,
 )
 
+SNAPSHOT_LIMIT = 256
+"""Beginnings of snapshots that a state has. Older ones only matter to records that arrive later than all of these."""
 REPLAY_LIMIT = 10_000
 """Checkpoints kept in the replay list. Dropping the oldest cannot lose records, because the list only suppresses replays: a replay of a
 dropped checkpoint lands twice. A source rarely goes back further than the STATEs of one batch."""
@@ -248,7 +250,8 @@ def _add_data(state: TableState, block: Block, event: AddData) -> TableState:
     _check_rows(event, end - start + 1)
     undo = Unsettled(number, False, event.files, None, len(event.checkpoints), before)
     barred = before.records_barred + event.records_barred
-    contents = replace(_exchanged(before, event.files, ()), next_offset=end + 1, records_barred=barred)
+    snapshots = _with_snapshot(before.snapshots, event.snapshot_from)
+    contents = replace(_exchanged(before, event.files, ()), next_offset=end + 1, records_barred=barred, snapshots=snapshots)
     rows = end - start + 1
     if before.pending is None:
         appends = any(file.kind is FileKind.FINAL for file in event.files)
@@ -259,6 +262,10 @@ def _add_data(state: TableState, block: Block, event: AddData) -> TableState:
         contents = replace(contents, pending_rows=before.pending_rows + rows)
     replay = (state.replay + event.checkpoints)[-REPLAY_LIMIT:]
     return replace(state, last_data=number, unsettled=undo, contents=contents, replay=replay)
+
+
+def _with_snapshot(before: tuple[datetime, ...], since: datetime | None) -> tuple[datetime, ...]:
+    return before if since is None else tuple(sorted({*before, since}))[-SNAPSHOT_LIMIT:]
 
 
 def _merge_data(state: TableState, number: int, event: MergeData) -> TableState:
@@ -311,6 +318,7 @@ def _replace_data(state: TableState, number: int, event: ReplaceData) -> TableSt
         rows_from=left.rows_from if event.rows_kept or event.rows_lacked or left.pending is None else left.pending.from_offset,
         rules_from=left.rules_from,
         records_barred=left.records_barred,
+        snapshots=left.snapshots,
     )
     return _rewritten(state, number, event, contents)
 

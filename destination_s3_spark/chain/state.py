@@ -155,6 +155,8 @@ class Contents(Struct, frozen=True, rename="camel"):
     """The schema of the rows, if it is not the last one nor one that this grew from."""
     records_barred: Count = 0
     """Records that were left out because of their key, over the table's lifetime."""
+    snapshots: tuple[datetime, ...] = ()
+    """The newest `snapshot_from` of the commits, ascending."""
 
     @property
     def waiting(self) -> Counters:

@@ -23,6 +23,8 @@ from pathlib import Path
 from typing import IO, Any
 
 CONNECTION_EVERY_S = 0.01
+CONNECTION_LIMIT_S = 600.0
+"""Seconds in which a JVM accepts a connection, many more than it takes. One that waits for ever would stop the sync silently."""
 END_OF_OUTPUT_S = 1.0
 """Seconds to wait for the last lines of a JVM that has ended. Processes below it may keep its output open for longer."""
 NOISE = (b"WARNING: Using incubator modules: jdk.incubator.vector",)
@@ -63,11 +65,15 @@ class Jvm:
         self.output = JvmOutput(self.process.stdout)
 
     def gateway(self) -> Any:
-        """Wait for the JVM and return py4j's gateway to it. From then on its output is passed on. Raises OSError if the JVM ends first."""
+        """Wait for the JVM and return py4j's gateway to it. From then on its output is passed on. Raises OSError if it fails."""
         self.output.follow()
+        limit = time.monotonic() + CONNECTION_LIMIT_S
         while not self._connection.exists():
             if self.process.poll() is not None:
                 raise OSError(f"the JVM ended with code {self.process.returncode} before it accepted a connection")
+            if time.monotonic() > limit:
+                self.process.kill()
+                raise OSError(f"the JVM accepted no connection within {CONNECTION_LIMIT_S:.0f} seconds")
             time.sleep(CONNECTION_EVERY_S)
         from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 (spec and check must not pay for it)
 

@@ -234,15 +234,14 @@ class MergeOnRead:
 
     def _merged(self, streams: list[RowStream], form: MergeForm) -> Iterator[pa.Table]:
         """Yield the rows and tombstones that a merge makes of a range."""
-        has_cursor = self.spec.cursor is not None
         if self.refresh is None and self.completion is None:
-            for decisive in merged_rows(streams, has_cursor, form.soft):
+            for decisive in merged_rows(streams, form):
                 yield decisive if form.soft is None else form.soft.applied(decisive)
             return
-        comparison = None if self.refresh is None else RefreshComparison(self.refresh, has_cursor, form.soft)
+        comparison = None if self.refresh is None else RefreshComparison(self.refresh, form)
         for rows in complete_rows(streams, self.resources.budget_bytes // ROUNDS_SHARE):
             if self.completion is not None:
-                yield self.completion.of(rows, form, comparison, has_cursor=has_cursor).table_rows
+                yield self.completion.of(rows, form, comparison).table_rows
             elif comparison is not None:
                 yield comparison.of(rows).table_rows
 

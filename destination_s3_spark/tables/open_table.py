@@ -99,8 +99,8 @@ class OpenTable:
     rules: Rules
     session: Session
     columns: Columns
-    spec: KeySpec | None
-    """The key of a deduplicated table's rows. None for an append table."""
+    key_spec: KeySpec | None
+    """The key of a deduplicated table's rows, without the snapshots that its chain records. None for an append table."""
     partitioning: Partitioning | None
     """The division of the table's files. None for a table without partitions."""
     pending: bool = False
@@ -118,6 +118,14 @@ class OpenTable:
     @property
     def schema(self) -> TableSchema:
         return self.columns.schema
+
+    @property
+    def spec(self) -> KeySpec | None:
+        """The key of a deduplicated table's rows. None for an append table."""
+        state = self.writer.state
+        if self.key_spec is None or state is None or not self.key_spec.by_position:
+            return self.key_spec
+        return replace(self.key_spec, snapshots=tuple(round(since.timestamp() * 1000) for since in state.contents.snapshots))
 
     def most_slice_bytes(self, budget_bytes: int) -> int:
         """Return the most lines for a slice, in bytes. `budget_bytes` is the memory for the rows of a task.

@@ -203,7 +203,7 @@ class StreamTable:
             rules=self.rules,
             session=self.session,
             columns=columns,
-            spec=self.key_spec_of(evolution.schema, partitioning),
+            key_spec=self.key_spec_of(evolution.schema, partitioning),
             partitioning=partitioning,
             pending=pending,
             kept=kept,
@@ -236,7 +236,7 @@ class StreamTable:
             rules=self.rules,
             session=self.session,
             columns=Columns(schema, None, types_since),
-            spec=self.key_spec_of(schema, partitioning),
+            key_spec=self.key_spec_of(schema, partitioning),
             partitioning=partitioning,
         )
 

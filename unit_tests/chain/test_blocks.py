@@ -87,6 +87,7 @@ def test_the_envelope_and_the_event_have_the_published_fields() -> None:
             "checkpoints": [{"stateHash": "ab" * 32, "records": 3, "multisetHash": "0" * 32, "generation": 0, "syncId": 0}],
             "changedValues": [{"field": "id", "change": "NULLED", "reason": "WHY", "values": 2}],
             "recordsBarred": 0,
+            "snapshotFrom": None,
         },
     }
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
+from pathlib import Path
 
 import pytest
 
-from destination_s3_spark.engine.jvm import NOISE, JvmOutput, quoted
+from destination_s3_spark.engine import jvm
+from destination_s3_spark.engine.jvm import NOISE, Jvm, JvmOutput, quoted
 
 DEADLINE_S = 10
 
@@ -71,3 +73,17 @@ def test_finished_output_is_not_followed() -> None:
 
     assert output.last_lines == ()
     os.close(writer)
+
+
+def test_a_jvm_that_accepts_no_connection_is_not_waited_for_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    submit = tmp_path / "bin" / "spark-submit"
+    submit.parent.mkdir()
+    submit.write_text("#!/bin/sh\nexec sleep 600\n")
+    submit.chmod(0o755)
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    monkeypatch.setattr(jvm, "CONNECTION_LIMIT_S", 0.1)
+    hung = Jvm({}, (), tmp_path, {})
+    with pytest.raises(OSError, match="accepted no connection"):
+        hung.gateway()
+    assert hung.process.wait(DEADLINE_S) < 0
+    hung.close()

@@ -61,14 +61,12 @@ class RowCompletion:
     net: bool
     """Whether only the newest record of a key counts."""
 
-    def of(
-        self, rows: pa.Table, form: MergeForm, comparison: RefreshComparison | None, *, has_cursor: bool, with_values: bool = False
-    ) -> CompletedRows:
+    def of(self, rows: pa.Table, form: MergeForm, comparison: RefreshComparison | None, *, with_values: bool = False) -> CompletedRows:
         """Complete the rows of some keys, which must be all of them. `with_values`: also if no record left anything out."""
         soft = form.soft
         compared = None if comparison is None else comparison.of(rows)
         if compared is None:
-            ranked = ranking(rows, has_cursor)
+            ranked = ranking(rows, form.spec)
             made_of = Resolution.of_winners(ranked.winners) if soft is None else soft.resolution(rows, ranked)
         else:
             rows, ranked, made_of = compared.rows, compared.ranked, compared.resolution

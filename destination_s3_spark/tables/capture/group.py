@@ -250,10 +250,9 @@ def render_changes(task: RenderTask) -> FileEntry:
 
 def snapshot_file(task: SnapshotTask) -> LoggedRange:
     """Stage the rows of a file of the table as part of a snapshot. Raises the errors of `merge_range`."""
-    has_cursor = task.table.spec.cursor is not None
     with (
         row_streams([task.source], task.table.form, (b"", None), task.resources) as streams,
-        ChangeOutput(task.log, has_cursor, task.table.form, task.resources) as log,
+        ChangeOutput(task.log, task.table.form, task.resources) as log,
     ):
         for rows in complete_rows(streams, task.resources.budget_bytes // ROUNDS_SHARE):
             log.take(rows)

@@ -102,7 +102,6 @@ class ChangeOutput(ExitStack):
     def __init__(
         self,
         task: LogTask,
-        has_cursor: bool,
         form: MergeForm,
         resources: TaskResources,
         comparison: RefreshComparison | None = None,
@@ -111,7 +110,6 @@ class ChangeOutput(ExitStack):
         super().__init__()
         self._task = task
         self._comparison = comparison
-        self._has_cursor = has_cursor
         self._form = form
         self._s3 = resources.s3
         self._rows = FileSeries(task.keys, task.file_bytes, self._row_file)
@@ -121,9 +119,7 @@ class ChangeOutput(ExitStack):
     def take(self, rows: pa.Table) -> pa.Table:
         """Log the changes that the rows make, and return the winners and tombstones. `rows` must hold all rows of their keys."""
         task = self._task
-        found = task.completion.of(
-            rows, self._form, self._comparison, has_cursor=self._has_cursor, with_values=task.kind is not LogKind.SNAPSHOT
-        )
+        found = task.completion.of(rows, self._form, self._comparison, with_values=task.kind is not LogKind.SNAPSHOT)
         if task.kind is LogKind.SNAPSHOT:
             live = found.best.filter(pc.invert(found.best[DELETED]))
             if len(live):

@@ -6,6 +6,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -99,6 +100,26 @@ class Batch:
     ends: tuple[int, ...]
     checkpoints: tuple[Checkpoint, ...]
 
+    @classmethod
+    def cut(cls, slices: Sequence[StagedSlice], checkpoints: Sequence[TableCheckpoint], session: Session, start: int) -> Batch:
+        """Make the batch of these slices, which begin at `start`. Checkpoints without records of this table are left out."""
+        segments = [segment for staged in slices for segment in staged.segments]
+        ends: list[int] = []
+        found: list[Checkpoint] = []
+        used = 0
+        for checkpoint in checkpoints:
+            first = used
+            while used < len(segments) and segments[used].end <= checkpoint.end:
+                used += 1
+            reached = segments[used - 1].end if used else start
+            if reached != checkpoint.end:
+                raise Bug(f"A checkpoint ends at byte {checkpoint.end} of the spool, the staged slices reach {reached}.")
+            records, multiset = _count(segments[first:used])
+            if records:
+                ends.append(checkpoint.end)
+                found.append(Checkpoint(checkpoint.state_hash, records, f"{multiset:032x}", session.generation_id, session.sync_id))
+        return cls(tuple(slices), tuple(ends), tuple(found))
+
     @property
     def records(self) -> int:
         return sum(checkpoint.records for checkpoint in self.checkpoints)
@@ -143,6 +164,26 @@ class Batch:
         return Batch(self.slices[len(part.slices) :], self.ends[len(part.ends) :], self.checkpoints[len(part.checkpoints) :])
 
 
+class SnapshotWatch:
+    """The beginning of a snapshot whose records have no position in the source's log, found among the slices of a session."""
+
+    def __init__(self) -> None:
+        self._since: int | None = None
+        self._found = False
+
+    def add(self, staged: StagedSlice) -> None:
+        """Take note of a slice, before `begun_in` of its batch."""
+        if staged.extracted_from is not None:
+            self._since = staged.extracted_from if self._since is None else min(self._since, staged.extracted_from)
+
+    def begun_in(self, batch: Batch) -> datetime | None:
+        """Return the earliest extraction of the session in the first batch that has such records. Return None for all others."""
+        if self._found or self._since is None or not any(staged.without_position for staged in batch.slices):
+            return None
+        self._found = True
+        return datetime.fromtimestamp(self._since / 1000, UTC)
+
+
 def flaw_of(staged: StagedSlice, start: int, schema_id: int | None) -> str | None:
     """Return why a slice cannot be the next one, which must begin at `start` and have this schema, or None."""
     if staged.start != start or staged.end <= staged.start:
@@ -154,26 +195,6 @@ def flaw_of(staged: StagedSlice, start: int, schema_id: int | None) -> str | Non
         if rows and sum(rows) != staged.records:
             return f"{staged.records} records became {sum(rows)} rows in {kind.value} files"
     return None
-
-
-def cut_batch(slices: Sequence[StagedSlice], checkpoints: Sequence[TableCheckpoint], session: Session, start: int) -> Batch:
-    """Make the batch of these slices, which begin at `start`. Checkpoints without records of this table are left out."""
-    segments = [segment for staged in slices for segment in staged.segments]
-    ends: list[int] = []
-    found: list[Checkpoint] = []
-    used = 0
-    for checkpoint in checkpoints:
-        first = used
-        while used < len(segments) and segments[used].end <= checkpoint.end:
-            used += 1
-        reached = segments[used - 1].end if used else start
-        if reached != checkpoint.end:
-            raise Bug(f"A checkpoint ends at byte {checkpoint.end} of the spool, the staged slices reach {reached}.")
-        records, multiset = _count(segments[first:used])
-        if records:
-            ends.append(checkpoint.end)
-            found.append(Checkpoint(checkpoint.state_hash, records, f"{multiset:032x}", session.generation_id, session.sync_id))
-    return Batch(tuple(slices), tuple(ends), tuple(found))
 
 
 def _count(segments: Sequence[Segment]) -> tuple[int, int]:

@@ -39,7 +39,7 @@ from destination_s3_spark.chain.table_store import TableStore
 from destination_s3_spark.chain.territory import OrphanUploads, Table, Territory
 from destination_s3_spark.errors import Bug, DataError, Fenced, SyncError, TransientError
 from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore, StagedUpload
-from destination_s3_spark.tables.commit.batch import Batch, CommitResult, ForgottenRows, TableCheckpoint, Written, cut_batch, flaw_of
+from destination_s3_spark.tables.commit.batch import Batch, CommitResult, ForgottenRows, SnapshotWatch, TableCheckpoint, Written, flaw_of
 from destination_s3_spark.tables.landing.slices import StagedSlice
 from destination_s3_spark.tables.publishers.publication import Publisher, begin_anew, show, show_checked, show_if_behind, show_newest
 
@@ -79,6 +79,7 @@ class TableWriter:
         self.store = TableStore(store, self._chain)
         self._guard = ReplayGuard(())
         self._staged: list[StagedSlice] = []
+        self._snapshots = SnapshotWatch()
         self._staged_end = self._committed_end = self._files_named = self._barred = 0
         self.is_open = self._over = False
         self.written = Written()  # by this session
@@ -175,6 +176,7 @@ class TableWriter:
         if flaw := flaw_of(staged, self._staged_end, self._chain.head.schema_id):
             raise self._bug(flaw)
         self._staged.append(staged)
+        self._snapshots.add(staged)
         self._staged_end = staged.end
 
     def commit(self, checkpoints: Sequence[TableCheckpoint]) -> CommitResult:
@@ -427,7 +429,7 @@ class TableWriter:
             raise self._bug(f"a commit at byte {end} of the spool would cut a staged slice in two")
         count = sum(staged.end <= end for staged in self._staged)
         taken, self._staged = self._staged[:count], self._staged[count:]
-        batch = cut_batch(taken, checkpoints, self._session, self._committed_end)
+        batch = Batch.cut(taken, checkpoints, self._session, self._committed_end)
         self._committed_end = end
         return batch
 
@@ -443,6 +445,7 @@ class TableWriter:
             checkpoints=batch.recorded(),
             changed_values=tuple(ChangedValues(*changed, values) for changed, values in batch.changed_values().items()),
             records_barred=self._barred,
+            snapshot_from=self._snapshots.begun_in(batch),
         )
         try:
             self._append(event)

@@ -45,7 +45,7 @@ def placed(rows: pa.Table, form: HistoryForm) -> tuple[pa.Table, bool]:
     keys = contiguous(rows[KEY])
     for row in np.flatnonzero(~is_late).tolist():
         insort(by_key.setdefault(keys[row].as_py(), []), versions[row])
-    newest_first = ranking_at(rows, np.flatnonzero(is_late), form.spec.cursor is not None)
+    newest_first = ranking_at(rows, np.flatnonzero(is_late), form.spec)
     for row in newest_first.order[::-1].tolist():
         key = keys[row].as_py()
         gone = rows[DELETED][row].as_py()
@@ -120,7 +120,7 @@ def _outranks(rows: pa.Table, form: HistoryForm, late: int, one: int) -> bool:
     """Tell whether a late record ranks above the row of a version. On a tie it came later, and changes nothing."""
     names = [name for name in (KEY, CURSOR, EXTRACTED_AT) if name in rows.schema.names]
     both = rows.select(names).take(pa.array([one, late])).append_column(OFFSET, pa.array([1, 0]))
-    return int(ranking(both, form.spec.cursor is not None).order[0]) == 1
+    return int(ranking(both, form.spec).order[0]) == 1
 
 
 def _equal(rows: pa.Table, form: HistoryForm, one: int, late: int) -> bool:

@@ -78,7 +78,7 @@ class VersionOutput(ExitStack):
 
     def ranked(self, rows: pa.Table) -> tuple[pa.Table, Ranking]:
         """Rank the rows, and give those of the table the beginnings of their versions. `rows` must hold all rows of their keys."""
-        ranked = ranking(rows, self._form.spec.cursor is not None)
+        ranked = ranking(rows, self._form.spec)
         if not self._task.current:
             return rows, ranked
         before = self._valid.until(rows[KEY][int(ranked.order[-1])].as_py())

@@ -97,7 +97,7 @@ def _ordered(rows: pa.Table, form: HistoryForm) -> tuple[Indices, RankedRows]:
     others = np.flatnonzero(~opened)
     rank = np.full(len(rows), -len(rows) - 1)
     if len(others):
-        rank[ranking_at(rows, others, form.spec.cursor is not None).order] = -np.arange(len(others))
+        rank[ranking_at(rows, others, form.spec).order] = -np.arange(len(others))
     places = np.lexsort((rank, (offsets >= WAITED_BELOW) & ~opened, group))
     gone = ~form.is_live(rows) & ~opened
     time = form.times(rows).copy()

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from xxhash import xxh3_128_intdigest
 
 from destination_s3_spark.chain.files import FileEntry, FileKind, generation_metadata
@@ -25,6 +26,7 @@ from destination_s3_spark.decoding.record_line import MisroutedRecord, Unreadabl
 from destination_s3_spark.decoding.record_typer import RecordTyper, TypedBlock
 from destination_s3_spark.errors import Bug, DataError
 from destination_s3_spark.formats.file_format import FileColumns, FileOptions
+from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
 from destination_s3_spark.schema.partitioning import Partitioning
 from destination_s3_spark.storage.settings import S3Settings
@@ -33,6 +35,7 @@ from destination_s3_spark.tables.landing.barred import Bar, Barred, Flags, witho
 from destination_s3_spark.tables.landing.slices import ExtentFile, Segment, Slice, StagedSlice
 from destination_s3_spark.tables.runs.keys import KeySpec
 from destination_s3_spark.tables.runs.sorted_file import RunFile, run_rows
+from destination_s3_spark.tables.runs.winners import EXTRACTED_AT
 from destination_s3_spark.tables.staged.staged_file import MOST_PARTITIONS, PartitionedFiles, StagedFile
 from destination_s3_spark.tables.stored.conversion import TYPED_BYTES
 
@@ -86,6 +89,12 @@ class LandTask:
     s3: S3Settings
     barred: Barred | None = None
 
+    @property
+    def position(self) -> Field | None:
+        """The cursor of a deduplicated table, if it is the position in the source's log. The rows of snapshots may have none."""
+        spec = next((target.sorted_by for target in self.targets if target.sorted_by is not None), None)
+        return spec.cursor if spec is not None and spec.by_position else None
+
 
 class UnreadableLine(DataError):
     """An unreadable record of a slice. Its stream and ordinal let the driver find its position in the input."""
@@ -101,6 +110,7 @@ def land_slice(task: LandTask) -> StagedSlice:
     segments: list[Segment] = []
     unfit: Counter[str] = Counter()
     changed: Counter[ChangedField] = Counter()
+    position, extracted = task.position, _Extracted()
     declared = frozenset(declared_paths(task.plan.fields))
     with ExitStack() as stack:
         metadata = generation_metadata(task.plan.generation_id)
@@ -121,6 +131,8 @@ def land_slice(task: LandTask) -> StagedSlice:
                 file.write(target.rows(typed))
             unfit.update(typed.unfit)
             changed.update(changed_values(typed.final, declared))
+            if position is not None:
+                extracted.add(typed, position)
             for share in shares(block, typed, task.slice.boundaries, kept):
                 records += share.records
                 multiset += share.multiset
@@ -130,7 +142,19 @@ def land_slice(task: LandTask) -> StagedSlice:
         piece, left_out = task.slice, read - landed
         made = files if landed or not left_out else ()
         staged = tuple(staged for _, file in made for staged in _all_rows(file.stage_all(), piece.records - left_out))
-    return StagedSlice(piece.start, piece.end, task.schema_id, staged, tuple(segments), unfit, changed, left_out)
+    extracts = (extracted.since, extracted.without_position)
+    return StagedSlice(piece.start, piece.end, task.schema_id, staged, tuple(segments), unfit, changed, left_out, *extracts)
+
+
+@dataclass(slots=True)
+class _Extracted:
+    since: int | None = None
+    without_position: int = 0
+
+    def add(self, block: TypedBlock, position: Field) -> None:
+        since = pc.min(block.final[EXTRACTED_AT].cast(pa.int64())).as_py()
+        self.since = since if self.since is None else min(since, self.since)
+        self.without_position += max(0, block.final[position.name].null_count - block.unfit[position.source])
 
 
 def _typed(typer: RecordTyper, lines: bytes, task: LandTask, records_before: int) -> TypedBlock:

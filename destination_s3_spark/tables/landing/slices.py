@@ -62,7 +62,8 @@ class StagedSlice:
 
     `segments` have ascending ends, and the last one ends at `end`. `unfit` is the total of those of `decoding.record_typer.TypedBlock`.
     `changed_values` counts the values that were nulled or truncated, by field. `barred` counts the records that were left out because of
-    their key; segments and files do not have them.
+    their key; segments and files do not have them. `extracted_from`: the earliest extraction of a record, in milliseconds since 1970.
+    `without_position`: the number of records without a position in the source's log. Both only of tables deduplicated by this position.
     """
 
     start: int
@@ -73,6 +74,8 @@ class StagedSlice:
     unfit: Mapping[str, int] = field(default_factory=dict)
     changed_values: Mapping[ChangedField, int] = field(default_factory=dict)
     barred: int = 0
+    extracted_from: int | None = None
+    without_position: int = 0
 
     @property
     def records(self) -> int:

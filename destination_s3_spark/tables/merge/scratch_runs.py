@@ -206,7 +206,7 @@ def combine_runs(task: CombineTask) -> CombinedRun:
     keys = iter(task.keys)
     with ExitStack() as stack:
         streams = stack.enter_context(row_streams(task.sources, task.form, (b"", None), task.resources))
-        tables = all_rows(streams) if task.every_version else merged_rows(streams, task.form.spec.cursor is not None, task.form.soft)
+        tables = all_rows(streams) if task.every_version else merged_rows(streams, task.form)
         batches = chain.from_iterable(batches_of(rows, task.piece_bytes) for rows in tables)
         while (first := next(batches, None)) is not None:
             size = task.object_bytes if len(files) < len(task.keys) - 1 else None

@@ -247,17 +247,18 @@ def _merge(task: MergeTask, streams: list[RowStream], output: MergeOutput) -> tu
 
     Return the task's part of the log, the number of rows written that a refresh lacks, and the task's part of the history.
     """
-    has_cursor, soft = task.table.spec.cursor is not None, task.table.form.soft
+    form = task.table.form
+    soft = form.soft
     if task.log is None and task.refresh is None and task.history is None:
-        for rows in merged_rows(streams, has_cursor, soft):
+        for rows in merged_rows(streams, form):
             output.write(rows if soft is None else soft.applied(rows))
         return None, 0, None
     resources = task.resources
-    comparison = None if task.refresh is None else RefreshComparison(task.refresh, has_cursor, soft)
+    comparison = None if task.refresh is None else RefreshComparison(task.refresh, form)
     with ExitStack() as stack:
         log = history = None
         if task.log is not None:
-            log = stack.enter_context(ChangeOutput(task.log, has_cursor, task.table.form, resources, comparison))
+            log = stack.enter_context(ChangeOutput(task.log, form, resources, comparison))
         if task.history is not None:
             history = stack.enter_context(VersionOutput(task.history, (task.low, task.high), resources))
         for found in complete_rows(streams, resources.budget_bytes // ROUNDS_SHARE):
@@ -267,7 +268,7 @@ def _merge(task: MergeTask, streams: list[RowStream], output: MergeOutput) -> tu
             elif comparison is not None:
                 best = comparison.of(rows).table_rows
             else:
-                by_key = ranked or ranking(rows, has_cursor)
+                by_key = ranked or ranking(rows, form.spec)
                 best = rows.take(pa.array(by_key.winners)) if soft is None else soft.table_rows(rows, by_key)
             output.write(best if history is None or ranked is None else history.take(rows, ranked, best))
         logged, versions = None if log is None else log.finish(), None if history is None else history.finish()
@@ -276,12 +277,12 @@ def _merge(task: MergeTask, streams: list[RowStream], output: MergeOutput) -> tu
 
 def compact_tombstones(task: CompactTask) -> FileEntry:
     """Merge tombstone files, which must have rows, into one. Raises the errors of `merge_range`."""
-    spec = task.table.spec
+    form = form_of_deletions(task.table.spec)
     with (
         task.table.tombstone_file(task.key, task.resources.s3) as file,
-        row_streams(task.sources, form_of_deletions(spec), (b"", None), task.resources) as streams,
+        row_streams(task.sources, form, (b"", None), task.resources) as streams,
     ):
-        for rows in merged_rows(streams, spec.cursor is not None):
+        for rows in merged_rows(streams, form):
             for batch in batches_of(rows, MERGED_PIECE_BYTES):
                 file.write(batch)
         return file.stage()

@@ -99,6 +99,8 @@ class KeySpec:
     """Whether the table's rows are text. Stored rows then have only the cursor value that was extracted when they landed."""
     partitioning: Partitioning | None = None
     """The division of the table by a column of the key, or None if the table has no partitions."""
+    snapshots: tuple[int, ...] = ()
+    """The times in milliseconds since 1970, ascending, from which snapshots without cursors were extracted."""
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -120,6 +122,11 @@ class KeySpec:
     def cursor_fingerprint(self) -> str:
         """The fingerprint of the cursor alone. Stored values of different cursors are not comparable."""
         return _fingerprint(self._cursor)
+
+    @property
+    def by_position(self) -> bool:
+        """Whether the cursor is the position in the source's own log, which rows of its snapshots may not have."""
+        return self.cursor is not None and self.cursor.source.startswith(CDC_FIELDS)
 
     @property
     def of_deletions(self) -> KeySpec:

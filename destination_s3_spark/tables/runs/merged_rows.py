@@ -26,7 +26,6 @@ from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.storage.ranged import opened
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.runs.keys import KEY, keys_of, lower
-from destination_s3_spark.tables.runs.soft_deletions import SoftDeletions
 from destination_s3_spark.tables.runs.sorted_file import RUN_OPTIONS, MergeForm, SortedFile, position
 from destination_s3_spark.tables.runs.winners import winners
 from destination_s3_spark.tables.updates.resources import TaskResources
@@ -151,13 +150,13 @@ class RowStream:
         return self._rows
 
 
-def merged_rows(streams: Iterable[RowStream], has_cursor: bool, soft: SoftDeletions | None = None) -> Iterator[pa.Table]:
+def merged_rows(streams: Iterable[RowStream], form: MergeForm) -> Iterator[pa.Table]:
     """Yield the winners of all keys in merge form, as tables with ascending keys. With soft deletions, yield all decisive rows."""
     pending: list[pa.Table] = []
     reading = _Reading(streams)
     while parts := reading.next_round():
         rows = pa.concat_tables([*pending, *parts])
-        best = winners(rows, has_cursor) if soft is None else soft.decisive(rows, has_cursor)
+        best = winners(rows, form.spec) if form.soft is None else form.soft.decisive(rows, form.spec)
         last = position(best[KEY], best[KEY][len(best) - 1].as_py())
         # Copy the rows of the last key, because a slice would keep the whole table in memory.
         pending = [best.take(np.arange(last, len(best)))]

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from destination_s3_spark.schema.arrow import MICROS, contiguous, with_columns
 from destination_s3_spark.tables.runs.keys import DELETED, KEY, OFFSET
 from destination_s3_spark.tables.runs.soft_deletions import Resolution, SoftDeletions, with_tombstones
+from destination_s3_spark.tables.runs.sorted_file import MergeForm
 from destination_s3_spark.tables.runs.winners import (
     BURIED_OFFSET,
     EARLIER,
@@ -72,10 +73,10 @@ class Refresh:
 class RefreshComparison:
     """The comparison of a task, which takes the keys of its range in their order."""
 
-    def __init__(self, refresh: Refresh, has_cursor: bool, soft: SoftDeletions | None) -> None:
+    def __init__(self, refresh: Refresh, form: MergeForm) -> None:
         self._refresh = refresh
-        self._has_cursor = has_cursor
-        self._soft = soft
+        self._spec = form.spec
+        self._soft = form.soft
         self._position = refresh.position
         self.kept = 0
         """The number of rows so far that stay although the refresh lacks them."""
@@ -85,7 +86,7 @@ class RefreshComparison:
         offsets = np.asarray(contiguous(rows[OFFSET]))
         own = (offsets >= 0) & (offsets < BURIED_OFFSET)
         rows = with_columns(rows, {OFFSET: pa.array(np.where(offsets < WAITED_BELOW, offsets - WAITED, offsets))})
-        new, old = (ranking_at(rows, np.flatnonzero(flags), self._has_cursor) for flags in (own, ~own))
+        new, old = (ranking_at(rows, np.flatnonzero(flags), self._spec) for flags in (own, ~own))
         missing = self._missing(rows, old, own & self._refresh.notice.own(offsets))
         both = pa.concat_tables([rows, self._deletions(rows.take(pa.array(missing)))])
         added = np.arange(len(rows), len(both))

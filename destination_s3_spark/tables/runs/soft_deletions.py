@@ -81,12 +81,12 @@ class SoftDeletions:
         plan = RowPlan(columns.stream, 0, 0, (spec.deleted_at,), arrow) if of_text else None
         return cls(spec.deleted_at, deciding, kept, plan)
 
-    def decisive(self, rows: pa.Table, has_cursor: bool) -> pa.Table:
+    def decisive(self, rows: pa.Table, spec: KeySpec) -> pa.Table:
         """Return the rows that decide what the row of each key is: its winner, and below a deletion at most three others.
 
         They are in the order of their ranking. Rows that decide among some of a key's rows also decide among all of them.
         """
-        ranked = ranking(rows, has_cursor)
+        ranked = ranking(rows, spec)
         versions = self._versions(rows, ranked)
         if versions is None:
             return rows.take(pa.array(ranked.winners))

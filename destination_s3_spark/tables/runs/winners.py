@@ -1,8 +1,9 @@
 """Choice of the row that a deduplicated table keeps for each key.
 
 Input: rows in merge form (payload columns and the control columns of `tables.runs.keys`) in any order. Output: one row per key. The winner
-is the first row by cursor descending with nulls last, then `_airbyte_extracted_at` descending, then arrival descending. A tombstone never
-outranks a row that the table has beside it. The module knows neither files nor ranges of keys.
+is the first row by cursor descending with nulls last, then `_airbyte_extracted_at` descending, then arrival descending. Before that, rows
+that were extracted since a snapshot without cursors began win against all older ones. A tombstone never outranks a row that the table has
+beside it. The module knows neither files nor ranges of keys.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from destination_s3_spark.schema.arrow import contiguous
-from destination_s3_spark.tables.runs.keys import CURSOR, KEY, OFFSET
+from destination_s3_spark.tables.runs.keys import CURSOR, KEY, OFFSET, KeySpec
 
 EXTRACTED_AT = "_airbyte_extracted_at"
 STORED_OFFSET = 2**63 - 1
@@ -37,7 +38,7 @@ EARLIER = 2**62
 DEDUPLICATED = EARLIER + 2**61
 """Added instead if those rows were deduplicated. Like rows of table files, no tombstone outranks them."""
 
-_GROUP = "group"
+_GROUP, _SNAPSHOT = "group", "snapshot"
 Indices: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Flags: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -64,15 +65,15 @@ class Ranking:
         return winning
 
 
-def winners(rows: pa.Table, has_cursor: bool) -> pa.Table:
+def winners(rows: pa.Table, spec: KeySpec) -> pa.Table:
     """Return one row per key, sorted by key. If rows of a key are equal in all criteria, the first of them wins.
 
     Takes memory for a copy of the winners in addition to `rows`.
     """
-    return rows.take(pa.array(ranking(rows, has_cursor).winners))
+    return rows.take(pa.array(ranking(rows, spec).winners))
 
 
-def ranking(rows: pa.Table, has_cursor: bool) -> Ranking:
+def ranking(rows: pa.Table, spec: KeySpec) -> Ranking:
     """Rank the rows of each key."""
     keys = contiguous(rows[KEY])
     order = np.array(key_order(keys), np.int64)
@@ -82,14 +83,14 @@ def ranking(rows: pa.Table, has_cursor: bool) -> Ranking:
     if contested.any():
         groups = np.cumsum(first) - 1
         indices = order[contested]
-        order[contested] = indices[_ranked(rows, indices, groups[contested], has_cursor)]
+        order[contested] = indices[_ranked(rows, indices, groups[contested], spec)]
     return Ranking(order, first)
 
 
-def ranking_at(rows: pa.Table, at: Indices, has_cursor: bool) -> Ranking:
+def ranking_at(rows: pa.Table, at: Indices, spec: KeySpec) -> Ranking:
     """Rank the rows at these indices."""
     deciding = [name for name in (KEY, CURSOR, EXTRACTED_AT, OFFSET) if name in rows.schema.names]
-    found = ranking(rows.select(deciding).take(pa.array(at)), has_cursor)
+    found = ranking(rows.select(deciding).take(pa.array(at)), spec)
     return Ranking(at[found.order], found.first)
 
 
@@ -104,10 +105,15 @@ def key_order(keys: pa.BinaryArray) -> pa.UInt64Array:
     return pc.sort_indices(keys)
 
 
-def _ranked(rows: pa.Table, indices: Indices, groups: Indices, has_cursor: bool) -> Indices:
+def _ranked(rows: pa.Table, indices: Indices, groups: Indices, spec: KeySpec) -> Indices:
     """Return the order of the rows at `indices` by group, winners first."""
-    names = [CURSOR, EXTRACTED_AT, OFFSET] if has_cursor else [EXTRACTED_AT, OFFSET]
+    names = [EXTRACTED_AT, OFFSET] if spec.cursor is None else [CURSOR, EXTRACTED_AT, OFFSET]
     narrow = rows.select(names).take(pa.array(indices)).append_column(_GROUP, pa.array(groups))
+    if spec.snapshots:
+        times = np.asarray(contiguous(narrow[EXTRACTED_AT]).cast(pa.int64()))
+        snapshots = np.searchsorted(spec.snapshots, times, "right")
+        if snapshots.min() < snapshots.max():
+            narrow, names = narrow.append_column(_SNAPSHOT, pa.array(snapshots)), [_SNAPSHOT, *names]
     by: list[tuple[str, Literal["ascending", "descending"]]] = [(_GROUP, "ascending"), *((name, "descending") for name in names)]
     # Arrow sorts nulls last in either direction, and NaN before them.
     ranked: Indices = np.asarray(pc.sort_indices(narrow.combine_chunks(), sort_keys=by), np.int64)

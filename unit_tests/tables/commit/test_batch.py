@@ -11,7 +11,7 @@ from destination_s3_spark.chain.fold import REPLAY_LIMIT
 from destination_s3_spark.chain.opening import Session
 from destination_s3_spark.chain.state import Checkpoint, ReplayGuard
 from destination_s3_spark.errors import Bug
-from destination_s3_spark.tables.commit.batch import MULTISET_MODULUS, Batch, TableCheckpoint, cut_batch
+from destination_s3_spark.tables.commit.batch import MULTISET_MODULUS, Batch, TableCheckpoint
 from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
 
 SESSION = Session(7, 3, datetime(2026, 5, 4, tzinfo=UTC))
@@ -25,7 +25,7 @@ def of(*ends: int, start: int = 0) -> StagedSlice:
 
 
 def cut(slices: Sequence[StagedSlice], ends: Sequence[int]) -> Batch:
-    return cut_batch(slices, [TableCheckpoint(end, f"state {end}") for end in ends], SESSION, slices[0].start if slices else 0)
+    return Batch.cut(slices, [TableCheckpoint(end, f"state {end}") for end in ends], SESSION, slices[0].start if slices else 0)
 
 
 def recorded(*ends: int) -> list[Checkpoint]:
@@ -48,7 +48,7 @@ def test_the_sum_of_a_multiset_has_128_bits() -> None:
 
 
 def test_checkpoints_without_records_of_the_table_are_left_out() -> None:
-    batch = cut_batch(
+    batch = Batch.cut(
         [of(100)], [TableCheckpoint(0, "none yet"), TableCheckpoint(100, "some"), TableCheckpoint(100, "no more")], SESSION, 0
     )
     assert [(checkpoint.state_hash, checkpoint.records) for checkpoint in batch.checkpoints] == [("some", 10)]

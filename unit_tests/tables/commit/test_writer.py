@@ -111,6 +111,7 @@ def test_the_data_block_says_everything_about_the_commit() -> None:
         ],
         "changedValues": [{"field": "id", "change": "NULLED", "reason": "WHY", "values": 2}],
         "recordsBarred": 0,
+        "snapshotFrom": None,
     }
     assert isinstance(files, list)
     assert [(file["kind"], file["rows"], file["bytes"], file["uploadId"]) for file in files] == [

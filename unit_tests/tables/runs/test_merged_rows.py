@@ -10,12 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from destination_s3_spark.schema.airbyte_type import Scalar
-from destination_s3_spark.tables.runs.keys import CURSOR, DELETED, KEY, OFFSET, encode_key
+from destination_s3_spark.schema.airbyte_type import Field, Scalar
+from destination_s3_spark.tables.runs.keys import CURSOR, DELETED, KEY, OFFSET, CdcDeletion, KeySpec, encode_key
 from destination_s3_spark.tables.runs.merged_rows import RowStream, complete_rows, merged_rows
+from destination_s3_spark.tables.runs.sorted_file import MergeForm
 from destination_s3_spark.tables.runs.winners import EXTRACTED_AT, sorted_by_key
 from unit_tests.examples import examples
 from unit_tests.tables import reference_merge
+
+_FIELDS = (Field("a", "a", Scalar.STRING), Field("b", "b", Scalar.INTEGER))
+FORM = MergeForm(pa.schema([]), KeySpec(_FIELDS[:1], _FIELDS[1], None, CdcDeletion.HARD))
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +49,7 @@ def portions(table: pa.Table, rows: int) -> Iterator[pa.Table]:
 
 
 def merged(tables: Sequence[pa.Table], rows: Sequence[int], pool: ThreadPoolExecutor) -> list[pa.Table]:
-    return list(merged_rows([RowStream(portions(*pair), pool) for pair in zip(tables, rows, strict=True)], has_cursor=True))
+    return list(merged_rows([RowStream(portions(*pair), pool) for pair in zip(tables, rows, strict=True)], FORM))
 
 
 KEYS = st.tuples(st.none() | st.sampled_from(["", "a", "a\0", "ab", "b", "z" * 70]))
@@ -96,7 +100,7 @@ def test_a_key_with_more_versions_than_fit_is_reduced_while_it_is_read(pool: Thr
             yield portion
 
     streams.append(RowStream(counted(source(history)), pool))
-    [table] = merged_rows(streams, has_cursor=True)
+    [table] = merged_rows(streams, FORM)
 
     assert table[CURSOR].to_pylist() == [5002]
     assert streams[0].taken == produced == 5003
@@ -125,7 +129,7 @@ def test_a_source_is_not_read_before_its_first_key_is_reached(pool: ThreadPoolEx
         table = source([reference_merge.Version(number, (f"{number:05}",), 0, 0, False, 0) for number in range(100 * of, 100 * of + 100)])
         streams.append(RowStream(counted(of, table), pool, table[KEY][0].as_py()))
     seen = 0
-    for table in merged_rows(reversed(streams), has_cursor=True):
+    for table in merged_rows(reversed(streams), FORM):
         begun = [of for of in range(10) if read[of]]
         assert begun == [*range(len(begun))]
         assert len(begun) <= seen // 100 + 2
@@ -150,7 +154,7 @@ def test_what_reading_raises_comes_through(pool: ThreadPoolExecutor) -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        list(merged_rows([RowStream((table for table in failing() if len(table)), pool)], has_cursor=True))
+        list(merged_rows([RowStream((table for table in failing() if len(table)), pool)], FORM))
 
 
 def test_few_rows_of_a_large_row_group_do_not_keep_it_in_memory(pool: ThreadPoolExecutor) -> None:
@@ -165,4 +169,4 @@ def test_few_rows_of_a_large_row_group_do_not_keep_it_in_memory(pool: ThreadPool
 
 
 def test_without_sources_there_is_nothing() -> None:
-    assert list(merged_rows([], has_cursor=False)) == []
+    assert list(merged_rows([], FORM)) == []

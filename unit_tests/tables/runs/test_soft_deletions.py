@@ -78,7 +78,7 @@ class Merged:
             return (rows.slice(at, portion) for at in range(0, len(rows), portion))
 
         streams = [RowStream(portions(rows), self.pool) for rows in sources if len(rows)]
-        return merged_rows(streams, has_cursor=True, soft=soft_of(self.form))
+        return merged_rows(streams, self.form)
 
     def only_rank(self, rows: pa.Table) -> pa.Table:
         """What a tombstone file has of the rows."""

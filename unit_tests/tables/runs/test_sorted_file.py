@@ -353,7 +353,7 @@ def test_files_merge_to_what_the_reference_finds(
 
     low, high = sorted(bounds, key=rank)
     cut = (encoded(*low), encoded(*high))
-    found = winners(pa.concat_tables([read(file, kind, *cut, offset=offset) for file, kind, offset in sources]), has_cursor=True)
+    found = winners(pa.concat_tables([read(file, kind, *cut, offset=offset) for file, kind, offset in sources]), SPEC)
 
     expected = [v for v in reference_merge.surviving(table + arrivals) if rank(low) <= rank(v.key) < rank(high)]
     assert found[KEY].to_pylist() == [encoded(*version.key) for version in expected]
