@@ -265,7 +265,7 @@ def _add_data(state: TableState, block: Block, event: AddData) -> TableState:
 
 
 def _with_snapshot(before: tuple[datetime, ...], since: datetime | None) -> tuple[datetime, ...]:
-    return before if since is None else tuple(sorted({*before, since}))[-SNAPSHOT_LIMIT:]
+    return before if since is None else (*(begin for begin in before if begin < since), since)[-SNAPSHOT_LIMIT:]
 
 
 def _merge_data(state: TableState, number: int, event: MergeData) -> TableState:

@@ -131,12 +131,31 @@ def test_a_history_goes_on_with_the_rows_of_another_snapshot(s3_settings: S3Sett
     check(lake, history(lake))
 
 
-def test_within_a_sync_a_change_wins_against_a_row_of_the_snapshot_that_was_read_before_it(s3_settings: S3Settings, tmp_path: Path) -> None:
+def test_within_a_sync_a_change_wins_against_a_row_of_the_snapshot(s3_settings: S3Settings, tmp_path: Path) -> None:
     lake = lake_of(s3_settings, tmp_path)
     sync(lake, 1, Row(1, "first", 50, 1), Row(2, "first", 51, 1))
-    sync(lake, 2, Row(1, "changed", 7, 5), Row(1, "as read before", None, 6), Row(2, "again", None, 7), commits=(1, 2))
+    sync(lake, 2, Row(1, "changed", 7, 5), Row(1, "of the snapshot", None, 6), Row(2, "again", None, 7), commits=(1, 2))
     assert names(lake) == {1: "changed", 2: "again"}
     assert snapshots(lake) == [5]
+
+
+def test_changes_count_after_the_clock_of_the_source_was_set_back(s3_settings: S3Settings, tmp_path: Path) -> None:
+    lake = lake_of(s3_settings, tmp_path)
+    sync(lake, 1, Row(1, "first", 50, 1), Row(2, "first", 51, 1))
+    sync(lake, 2, Row(1, "again", None, 20), Row(2, "again", None, 21))
+    sync(lake, 3, Row(1, "changed", 7, 15))
+    assert (names(lake), snapshots(lake)) == ({1: "changed", 2: "again"}, [15])
+
+
+def test_changes_captured_by_triggers_have_snapshots_without_cursors(s3_settings: S3Settings, tmp_path: Path) -> None:
+    lake = lake_of(s3_settings, tmp_path)
+    columns = {"id": {"type": "integer"}, "name": {"type": "string"}, "_ab_trigger_change_time": {"type": "string", "format": "date-time"}}
+    times = ["2026-01-01T00:00:00Z", None]
+    for number, time in enumerate(times):
+        row = {"id": 1, "name": f"{number}", "_ab_trigger_change_time": time}
+        sent = [lines([row], moment(number)), state(number), status("COMPLETE")]
+        lake.sync(users(1, columns=columns, cursor="_ab_trigger_change_time"), sent)
+    assert tables.read(config(lake), "users").to_table(["name"]).to_pylist() == [{"name": "1"}]
 
 
 def test_cursors_that_do_not_fit_and_cursors_of_other_sources_begin_no_snapshot(s3_settings: S3Settings, tmp_path: Path) -> None:

@@ -176,12 +176,16 @@ class SnapshotWatch:
         if staged.extracted_from is not None:
             self._since = staged.extracted_from if self._since is None else min(self._since, staged.extracted_from)
 
-    def begun_in(self, batch: Batch) -> datetime | None:
-        """Return the earliest extraction of the session in the first batch that has such records. Return None for all others."""
-        if self._found or self._since is None or not any(staged.without_position for staged in batch.slices):
+    def begun_in(self, batch: Batch, earlier: Sequence[datetime]) -> datetime | None:
+        """Return the session's earliest extraction for the first batch that has such records, or that begins before the last `earlier` one.
+
+        Return None for all other batches.
+        """
+        if self._found or self._since is None:
             return None
-        self._found = True
-        return datetime.fromtimestamp(self._since / 1000, UTC)
+        since = datetime.fromtimestamp(self._since / 1000, UTC)
+        self._found = any(staged.without_position for staged in batch.slices) or (len(earlier) > 0 and since < earlier[-1])
+        return since if self._found else None
 
 
 def flaw_of(staged: StagedSlice, start: int, schema_id: int | None) -> str | None:

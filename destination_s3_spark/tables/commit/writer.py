@@ -445,7 +445,7 @@ class TableWriter:
             checkpoints=batch.recorded(),
             changed_values=tuple(ChangedValues(*changed, values) for changed, values in batch.changed_values().items()),
             records_barred=self._barred,
-            snapshot_from=self._snapshots.begun_in(batch),
+            snapshot_from=self._snapshots.begun_in(batch, self._chain.head.contents.snapshots),
         )
         try:
             self._append(event)

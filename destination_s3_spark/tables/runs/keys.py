@@ -61,6 +61,8 @@ OFFSET = "_airbyte_offset"
 
 CDC_FIELDS = "_ab_cdc_"
 """Prefix of the fields in which a source reports a change and its position in its own log. They are not data of the row."""
+_POSITION_FIELDS = (CDC_FIELDS, "_ab_trigger_")
+"""Prefixes of cursors that tell such a position. The second one is that of sources that capture changes by triggers."""
 
 RAW_ID, META = META_FIELDS[0].name, META_FIELDS[2].name
 
@@ -126,7 +128,7 @@ class KeySpec:
     @property
     def by_position(self) -> bool:
         """Whether the cursor is the position in the source's own log, which rows of its snapshots may not have."""
-        return self.cursor is not None and self.cursor.source.startswith(CDC_FIELDS)
+        return self.cursor is not None and self.cursor.source.startswith(_POSITION_FIELDS)
 
     @property
     def of_deletions(self) -> KeySpec:
