@@ -94,7 +94,7 @@ def test_the_version_says_by_what_records_are_typed(switch: str) -> None:
 
 def test_an_error_nobody_foresaw_leaves_its_place_on_stderr_and_not_its_text() -> None:
     script = """
-import json
+import json, sys
 from destination_s3_spark import process
 
 def parse(record):
@@ -102,13 +102,13 @@ def parse(record):
 
 def fail(output):
     try:
-        parse("a record with a secret")
+        parse(sys.argv[1])
     except ValueError as error:
-        raise KeyError("a secret") from error
+        raise KeyError(sys.argv[1]) from error
 
 raise SystemExit(process.run(fail))
 """
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    ended = subprocess.run([sys.executable, "-c", script, "a record with a secret"], capture_output=True, text=True, check=False)
 
     assert ended.returncode == 1
     (error,) = (json.loads(line)["trace"]["error"] for line in ended.stdout.splitlines())

@@ -137,9 +137,8 @@ class BarKeys(_Event, frozen=True):
 class AddData(_Event, frozen=True):
     """The commit of one or more checkpoints: rows are added. `changed_values` has the fields with the most values first.
 
-    `records_barred`: the records that were left out because of their key, since the block before. `snapshot_from`: the session's earliest
-    extraction, if records of a snapshot have no position in the source's log, or if it is before the last one of these: the source's clock
-    was set back. Rows extracted since then outrank all older ones, and later beginnings no longer count.
+    `records_barred`: the records that were left out because of their key, since the block before. `snapshot_from`: the session's start or
+    earliest extraction, if records of a snapshot have no position in the source's log. Rows extracted since then outrank all older ones.
     """
 
     schema_id: int

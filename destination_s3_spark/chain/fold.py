@@ -38,8 +38,8 @@ from destination_s3_spark.chain.state import (
     Unsettled,
 )
 
-SNAPSHOT_LIMIT = 256
-"""Beginnings of snapshots that a state has. Older ones only matter to records that arrive later than all of these."""
+SNAPSHOT_LIMIT = 1_000
+"""Beginnings of snapshots that a state has. Older ones only matter to a rebuild, and to runs that have waited since then."""
 REPLAY_LIMIT = 10_000
 """Checkpoints kept in the replay list. Dropping the oldest cannot lose records, because the list only suppresses replays: a replay of a
 dropped checkpoint lands twice. A source rarely goes back further than the STATEs of one batch."""
@@ -265,7 +265,7 @@ def _add_data(state: TableState, block: Block, event: AddData) -> TableState:
 
 
 def _with_snapshot(before: tuple[datetime, ...], since: datetime | None) -> tuple[datetime, ...]:
-    return before if since is None else (*(begin for begin in before if begin < since), since)[-SNAPSHOT_LIMIT:]
+    return before if since is None else tuple(sorted({*before, since}))[-SNAPSHOT_LIMIT:]
 
 
 def _merge_data(state: TableState, number: int, event: MergeData) -> TableState:

@@ -97,6 +97,9 @@ class FilteredText(io.TextIOBase):
     def writable(self) -> bool:
         return True
 
+    def close(self) -> None:
+        """Do nothing when Python collects it, because the other stream goes on."""
+
 
 @contextmanager
 def filtered_output() -> Iterator[None]:

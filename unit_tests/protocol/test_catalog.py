@@ -196,7 +196,7 @@ def test_a_namespace_that_is_no_text_is_refused() -> None:
     assert "namespace" in error_of(catalog(configured(described={"namespace": 5}))).message
 
 
-@pytest.mark.parametrize("levels", [1_000, 20_000])
+@pytest.mark.parametrize("levels", [20_000, 40_000])
 def test_a_schema_that_is_nested_too_deep_to_be_read_names_its_stream(levels: int) -> None:
     sound, deep = configured("sound"), configured("deep", described={"json_schema": "DEEP"})
     schema = '{"properties":{"inner":' * levels + '{"type":"string"}' + "}}" * levels

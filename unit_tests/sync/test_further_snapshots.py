@@ -17,6 +17,7 @@ from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from unit_tests.places import table_of
 from unit_tests.sync.inline_lake import InlineLake, state, status
+from unit_tests.sync.test_forget import Lake as ForgetfulLake
 from unit_tests.sync.test_fresh_reads import config
 from unit_tests.sync.versioned_lake import HISTORY, brief, check, history, lines, moment, users
 from unit_tests.tables.reference_merge import Version, softly, surviving
@@ -139,12 +140,22 @@ def test_within_a_sync_a_change_wins_against_a_row_of_the_snapshot(s3_settings: 
     assert snapshots(lake) == [5]
 
 
-def test_changes_count_after_the_clock_of_the_source_was_set_back(s3_settings: S3Settings, tmp_path: Path) -> None:
+def test_records_of_before_a_snapshot_that_come_again_change_nothing(s3_settings: S3Settings, tmp_path: Path) -> None:
+    lake = lake_of(s3_settings, tmp_path)
+    changes = Row(1, "changed", 101, 5), Row(2, None, 102, 5)
+    sync(lake, 1, Row(1, "first", None, 1), Row(2, "first", None, 1))
+    sync(lake, 2, *changes)
+    sync(lake, 3, Row(1, "second", None, 9), Row(2, "second", None, 9))
+    sync(lake, 4, *changes, Row(3, "other", 103, 4))
+    assert (names(lake), snapshots(lake)) == ({1: "second", 2: "second", 3: "other"}, [1, 9])
+
+
+def test_the_start_of_the_sync_is_before_rows_that_come_out_of_order(s3_settings: S3Settings, tmp_path: Path) -> None:
     lake = lake_of(s3_settings, tmp_path)
     sync(lake, 1, Row(1, "first", 50, 1), Row(2, "first", 51, 1))
-    sync(lake, 2, Row(1, "again", None, 20), Row(2, "again", None, 21))
-    sync(lake, 3, Row(1, "changed", 7, 15))
-    assert (names(lake), snapshots(lake)) == ({1: "changed", 2: "again"}, [15])
+    lake.started_at = moment(4)
+    sync(lake, 2, Row(1, "again", None, 7), Row(2, "again", None, 6), commits=(1,))
+    assert (names(lake), snapshots(lake)) == ({1: "again", 2: "again"}, [4])
 
 
 def test_changes_captured_by_triggers_have_snapshots_without_cursors(s3_settings: S3Settings, tmp_path: Path) -> None:
@@ -170,6 +181,15 @@ def test_cursors_that_do_not_fit_and_cursors_of_other_sources_begin_no_snapshot(
         lake.sync(catalog, [lines([row], moment(number + 7)), state(number), status("COMPLETE")])
     found = tables.read(config(lake), "users").to_table(["name"]).to_pylist()
     assert (found, snapshots(lake)) == ([{"name": "first"}], [])
+
+
+def test_a_block_of_barred_keys_alone_begins_no_snapshot(s3_settings: S3Settings, tmp_path: Path) -> None:
+    lake = ForgetfulLake(s3_settings, tmp_path)
+    sync(lake, 1, Row(1, "first", 50, 1), Row(2, "first", 51, 1))
+    lake.forget({"id": 1}, forever=True)
+    large = "x" * 100_000
+    sync(lake, 2, Row(2, large, 52, 2), Row(1, large, None, 3), commits=(1,))
+    assert (names(lake), snapshots(lake)) == ({2: large}, [])
 
 
 @pytest.mark.parametrize("seed", range(3))

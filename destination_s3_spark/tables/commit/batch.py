@@ -167,25 +167,21 @@ class Batch:
 class SnapshotWatch:
     """The beginning of a snapshot whose records have no position in the source's log, found among the slices of a session."""
 
-    def __init__(self) -> None:
-        self._since: int | None = None
+    def __init__(self, started_at: datetime) -> None:
+        self._since = started_at  # by another clock than the source's, and before later records as a rule
         self._found = False
 
     def add(self, staged: StagedSlice) -> None:
         """Take note of a slice, before `begun_in` of its batch."""
         if staged.extracted_from is not None:
-            self._since = staged.extracted_from if self._since is None else min(self._since, staged.extracted_from)
+            self._since = min(self._since, datetime.fromtimestamp(staged.extracted_from / 1000, UTC))
 
-    def begun_in(self, batch: Batch, earlier: Sequence[datetime]) -> datetime | None:
-        """Return the session's earliest extraction for the first batch that has such records, or that begins before the last `earlier` one.
-
-        Return None for all other batches.
-        """
-        if self._found or self._since is None:
+    def begun_in(self, batch: Batch) -> datetime | None:
+        """Return the session's start or earliest extraction for the first batch that has such records. Return None for all others."""
+        if self._found or not any(staged.without_position for staged in batch.slices):
             return None
-        since = datetime.fromtimestamp(self._since / 1000, UTC)
-        self._found = any(staged.without_position for staged in batch.slices) or (len(earlier) > 0 and since < earlier[-1])
-        return since if self._found else None
+        self._found = True
+        return self._since
 
 
 def flaw_of(staged: StagedSlice, start: int, schema_id: int | None) -> str | None:

@@ -79,7 +79,7 @@ class TableWriter:
         self.store = TableStore(store, self._chain)
         self._guard = ReplayGuard(())
         self._staged: list[StagedSlice] = []
-        self._snapshots = SnapshotWatch()
+        self._snapshots = SnapshotWatch(session.started_at)
         self._staged_end = self._committed_end = self._files_named = self._barred = 0
         self.is_open = self._over = False
         self.written = Written()  # by this session
@@ -445,7 +445,7 @@ class TableWriter:
             checkpoints=batch.recorded(),
             changed_values=tuple(ChangedValues(*changed, values) for changed, values in batch.changed_values().items()),
             records_barred=self._barred,
-            snapshot_from=self._snapshots.begun_in(batch, self._chain.head.contents.snapshots),
+            snapshot_from=self._snapshots.begun_in(batch),
         )
         try:
             self._append(event)

@@ -131,7 +131,7 @@ def land_slice(task: LandTask) -> StagedSlice:
                 file.write(target.rows(typed))
             unfit.update(typed.unfit)
             changed.update(changed_values(typed.final, declared))
-            if position is not None:
+            if position is not None and typed.records:
                 extracted.add(typed, position)
             for share in shares(block, typed, task.slice.boundaries, kept):
                 records += share.records
@@ -154,7 +154,10 @@ class _Extracted:
     def add(self, block: TypedBlock, position: Field) -> None:
         since = pc.min(block.final[EXTRACTED_AT].cast(pa.int64())).as_py()
         self.since = since if self.since is None else min(since, self.since)
-        self.without_position += max(0, block.final[position.name].null_count - block.unfit[position.source])
+        missing = block.final.filter(block.final[position.name].is_null())
+        changes = missing["_airbyte_meta"].to_pylist() if block.unfit[position.source] else ()
+        unfit = sum(any(change["field"] == position.source for change in meta["changes"]) for meta in changes)
+        self.without_position += len(missing) - unfit
 
 
 def _typed(typer: RecordTyper, lines: bytes, task: LandTask, records_before: int) -> TypedBlock:
