@@ -215,7 +215,7 @@ class Close(_Event, frozen=True):
 
     `swept_until`: the replaced files that were kept until this time or an earlier one are deleted. `holds_back`: the pending generation
     has landed, and an operator or a later generation decides about it. `completes`: it has landed, as `landed` says, and waits for its
-    merge. `records_barred`: as in AddData.
+    merge. `records_barred`: as in AddData. `replaces`: whether the table has all of the session's generation, which replaces others.
     """
 
     swept_until: datetime | None = None
@@ -223,6 +223,7 @@ class Close(_Event, frozen=True):
     completes: bool = False
     landed: Landed | None = None
     records_barred: Count = 0
+    replaces: bool = False
 
     def ended(self, pending: Pending) -> Pending:
         """Return the pending generation as the session leaves it. One that is complete is not held back any more."""

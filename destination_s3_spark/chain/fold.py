@@ -191,7 +191,7 @@ def _opened(before: Contents, event: OpenEpoch) -> Contents:
     elif event.pending != before.pending:
         contents = replace(contents, pending_rows=0)
     if event.generation_id != before.generation:
-        contents = replace(contents, earlier_rows=contents.landed, current_from=before.next_offset)
+        contents = replace(contents, earlier_rows=contents.landed, current_from=before.next_offset, replaced_by=0)
     return contents
 
 
@@ -364,6 +364,8 @@ def _closed(state: TableState, event: Close, time: datetime) -> Contents:
     contents = _swept(state.contents, event)
     if event.records_barred:
         contents = replace(contents, records_barred=contents.records_barred + event.records_barred)
+    if event.replaces:
+        contents = replace(contents, replaced_by=state.opener.sync_id)
     if not (event.holds_back or event.completes):
         return contents
     if contents.pending is None:

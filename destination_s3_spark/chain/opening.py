@@ -7,6 +7,7 @@ checks that no other session has taken over its first table. The sync that opene
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
@@ -22,6 +23,8 @@ from destination_s3_spark.errors import Fenced, TransientError
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.wording import duration_text
+
+logger = logging.getLogger("airbyte")
 
 OPEN_TRIES = 32
 """Attempts to append the opening block. Each failed attempt means that another writer has made progress."""
@@ -61,6 +64,11 @@ class Session:
     def maintains(self) -> bool:
         """Whether the session is that of a command, which lands no rows."""
         return self.disposition in {WriteDisposition.MAINTAIN, WriteDisposition.DISCARD}
+
+    @property
+    def truncates(self) -> bool:
+        """Whether the session's generation replaces all others."""
+        return self.disposition is WriteDisposition.TRUNCATE
 
 
 class Settlement(Enum):
@@ -204,7 +212,14 @@ def fenced(stream: StreamId, block: Block) -> Fenced:
     event = block.event
     who = "another sync"
     if isinstance(event, OpenEpoch | Seed):
-        who = f"another sync (sync id {event.sync_id}, started {event.started_at.isoformat(timespec='seconds')})"
+        started = event.started_at.isoformat(timespec="seconds")
+        if isinstance(event, OpenEpoch) and event.maintains:
+            return Fenced(
+                f"Table {stream} was taken over by a command (started {started}) while this sync was writing to it, so this sync stops. "
+                "Nothing is lost; the next attempt goes on.",
+                stream=stream,
+            )
+        who = f"another sync (sync id {event.sync_id}, started {started})"
     return Fenced(
         f"Table {stream} was taken over by {who} while this sync was writing to it, so this sync stops. Two connections write to this "
         "table, or an earlier attempt was still running. Nothing is lost; if two connections have the same destination path, give each "
@@ -238,6 +253,12 @@ def _opening_event(chain: Chain, table: Table, session: Session) -> Seed | OpenE
             return OpenEpoch(session.sync_id, contents.generation, session.started_at, discards=True, maintains=True)
         pending = pending_in(chain.state, session)
         keeps_generation = pending is not None and session.disposition is WriteDisposition.TRUNCATE
+        if pending is None and session.truncates and contents.is_replaced_again(session.sync_id, session.generation_id):
+            logger.warning(
+                "stream %s: its table keeps the rows of sync %d, because that one completed the same generation %d. If the connection was "
+                "made again since then, its generations began again, too: run a refresh that removes the records",
+                table.stream, contents.replaced_by, session.generation_id,
+            )  # fmt: skip
         gives_up = pending is None and contents.pending is not None and contents.pending.held_back
         return OpenEpoch(session.sync_id, session.generation_id, session.started_at, pending, keeps_generation, discards=gives_up)
     adopted = tuple(table.adopt())

@@ -155,6 +155,8 @@ class Contents(Struct, frozen=True, rename="camel"):
     """The schema of the rows, if it is not the last one nor one that this grew from."""
     records_barred: Count = 0
     """Records that were left out because of their key, over the table's lifetime."""
+    replaced_by: int = 0
+    """The sync after which the table had all of the current generation, which replaces others. 0 if there is none."""
     snapshots: tuple[datetime, ...] = ()
     """The newest `snapshot_from` of the commits, ascending."""
 
@@ -188,6 +190,10 @@ class Contents(Struct, frozen=True, rename="camel"):
     def kept_keys(self) -> frozenset[str]:
         """The keys of replaced files that are not deleted yet."""
         return frozenset(key for leaving in self.leaving for key in leaving.keys)
+
+    def is_replaced_again(self, sync_id: int, generation: int) -> bool:
+        """Tell whether a sync is to replace the table with a generation that another sync has completed."""
+        return generation == self.generation and sync_id not in (0, self.replaced_by) and self.replaced_by != 0
 
     def expired(self, now: datetime) -> tuple[str, ...]:
         """Return the keys of replaced files that need not stay any longer."""

@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from destination_s3_spark.chain.opening import Precedence, Session
+from destination_s3_spark.chain.opening import Precedence, Session, WriteDisposition
 from destination_s3_spark.chain.territory import OrphanUploads, Table
 from destination_s3_spark.errors import Fenced
 from destination_s3_spark.stream_id import StreamId
@@ -62,10 +62,12 @@ class Turns:
             self._lock.notify_all()
 
 
-def tables(store: FakeStore, sync_id: int, precedence: Precedence | None) -> dict[str, TableWriter]:
+def tables(
+    store: FakeStore, sync_id: int, precedence: Precedence | None, disposition: WriteDisposition = WriteDisposition.APPEND
+) -> dict[str, TableWriter]:
     def table(name: str) -> TableWriter:
         place = Table(StreamId(None, name), name, f"lake/airbyte_internal/{name}/", f"lake/{name}/")
-        session = Session(sync_id, 0, STARTED)
+        session = Session(sync_id, 0, STARTED, disposition)
         return TableWriter(store, place, session, OrphanUploads(store, "lake/"), WriterDependencies(precedence=precedence or Precedence()))
 
     return {name: table(name) for name in NAMES}
@@ -127,6 +129,16 @@ def test_a_sync_that_lost_its_first_table_takes_no_other_one_and_says_whose_it_i
     with pytest.raises(Fenced, match=r"Table a was taken over by another sync \(sync id 2"):
         early["b"].open()
     late["b"].ensure_schema(SCHEMA)
+
+
+def test_a_sync_whose_table_a_command_opened_says_that_the_next_attempt_goes_on() -> None:
+    store = FakeStore()
+    ours = tables(store, 1, Precedence())["a"]
+    ours.open()
+    tables(store, 0, None, WriteDisposition.MAINTAIN)["a"].open()
+
+    with pytest.raises(Fenced, match=r"Table a was taken over by a command .*the next attempt goes on"):
+        ours.ensure_schema(SCHEMA)
 
 
 def test_a_table_that_was_closed_is_opened_without_another_call() -> None:

@@ -261,6 +261,20 @@ def test_merged_rows_of_two_generations_need_the_raw_table_to_be_told_apart(lake
     assert shown(lake, ["users"])["users"] == [(1, 4), (14, 4)]
 
 
+@pytest.mark.parametrize("merges", [False, True])
+def test_rows_that_another_sync_completed_stay_with_a_warning(lake: InlineLake, caplog: pytest.LogCaptureFixture, *, merges: bool) -> None:
+    step = of(DEDUP if merges else APPEND, 1, 1)
+    one(lake, step, 7)
+    one(lake, step, 7)
+    assert "keeps the rows" not in caplog.text
+    one(lake, step, 8)
+    assert "stream users: its table keeps the rows of sync 7, because that one completed the same generation 1." in caplog.text
+    caplog.clear()
+    one(lake, of(step.mode, 2, 2), 9)
+    assert "keeps the rows" not in caplog.text
+    assert set(shown(lake, ["users"])["users"]) == {(1, 9), (19, 9)}
+
+
 @pytest.mark.parametrize("mode", [APPEND, DEDUP])
 def test_rows_that_stay_take_the_types_of_the_refresh(lake: InlineLake, mode: str) -> None:
     as_text = {"type": "object", "properties": {"id": {"type": "integer"}, "round": {"type": "string"}}}

@@ -306,7 +306,7 @@ class TableWriter:
                 completes = contents.pending is not None and not (holds_back or self._session.maintains)
                 landed = Landed(self._session.started_at, contents.next_offset) if completes else None
                 swept = sweep(self._chain, self.store, all_of_them=not keeps_replaced)
-                self._append(Close(swept, holds_back, completes, landed, self._barred))
+                self._append(Close(swept, holds_back, completes, landed, self._barred, self._session.truncates and not contents.pending))
                 self._chain.write_hint()
         self._over = True
 
