@@ -45,6 +45,8 @@ TASK_LIMIT_S = 90.0
 logger = logging.getLogger("airbyte")
 
 _BODY = b"written by the connection check of destination-s3-spark; safe to delete\n"
+_CREATED = 8
+"""Number of objects that are created twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,20 +150,30 @@ class _Probe:
             )
 
     def _conditional_create(self) -> None:
-        """Create an object twice. The store must reject the second one, or two syncs could overwrite each other's commits."""
-        key = f"{self.prefix}created"
+        """Create objects twice. The store must reject each second one, or two syncs could overwrite each other's commits.
+
+        MinIO may put a second object into another of its server pools, where it finds none of that key: one key alone proves little.
+        """
+        keys = [f"{self.prefix}created-{number}" for number in range(_CREATED)]
         try:
-            # If the first create finds the object, its answer was lost and the client sent it again.
-            with _known_outcome(), suppress(ObjectExists):
-                self.store.create(key, _BODY)
-            with _known_outcome():
-                self.store.create(key, _BODY)
-        except ObjectExists:
-            return
+            for key in keys:
+                # If the first create finds the object, its answer was lost and the client sent it again.
+                with _known_outcome(), suppress(ObjectExists):
+                    self.store.create(key, _BODY)
+            overwritten = [key for key in keys if self._creates_again(key)]
         except ConfigError as error:
             # The plain PutObject before this one succeeded, so the store rejects the condition.
             raise _unfenced(error.message) from error
-        raise _unfenced(f"The store ignored 'If-None-Match: *' and overwrote '{key}'.")
+        if overwritten:
+            raise _unfenced(f"The store ignored 'If-None-Match: *' and overwrote '{overwritten[0]}'.")
+
+    def _creates_again(self, key: str) -> bool:
+        try:
+            with _known_outcome():
+                self.store.create(key, _BODY)
+        except ObjectExists:
+            return False
+        return True
 
     def _stage(self) -> None:
         """Begin an upload and send a part. Nothing of it may be visible."""
