@@ -59,8 +59,8 @@ class UploadFailed(Exception):
 class ObjectInfo:
     """One object as HEAD or LIST returns it.
 
-    `size` is in bytes. `metadata` is the user metadata (`x-amz-meta-*`) and `etag` the ETag without quotes; only HEAD returns these two.
-    `modified` is the time of its last write by the store's clock; only LIST returns it.
+    `size` is in bytes. `metadata` is the user metadata (`x-amz-meta-*`) by names in small letters, and `etag` the ETag without quotes; only
+    HEAD returns these two. `modified` is the time of its last write by the store's clock; only LIST returns it.
     """
 
     key: str

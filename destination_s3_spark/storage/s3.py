@@ -129,7 +129,9 @@ class S3Store(ObjectStore):
                 if status(error) == 404:
                     return None
                 raise
-        return ObjectInfo(key, answer["ContentLength"], answer["Metadata"], _bare(answer.get("ETag", "")))
+        # A reverse proxy may capitalize the names of headers, and S3 has them in small letters.
+        metadata = {name.lower(): value for name, value in answer["Metadata"].items()}
+        return ObjectInfo(key, answer["ContentLength"], metadata, _bare(answer.get("ETag", "")))
 
     def put(self, key: str, body: bytes, metadata: Mapping[str, str] | None = None) -> None:
         with self.translated(f"Writing {self._url(key)}"):

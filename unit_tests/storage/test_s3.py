@@ -25,7 +25,7 @@ from destination_s3_spark.storage.object_store import (
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import ClientLimits, S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
-from unit_tests.conftest import Call, S3Proxy
+from unit_tests.conftest import Call, Reply, S3Proxy
 from unit_tests.storage.limits import ONCE, TWICE
 
 Refuse = Callable[..., Any]
@@ -44,6 +44,18 @@ def test_an_object_comes_back_with_its_bytes_size_and_metadata(store: S3Store) -
     info = store.head("a/é x+y&z.json")
     assert info == ObjectInfo("a/é x+y&z.json", 5)
     assert info.metadata == {"ab-generation-id": "7"}
+
+
+def test_names_of_metadata_are_in_small_letters_behind_a_proxy_that_capitalizes_headers(behind_proxy: S3Store, s3_proxy: S3Proxy) -> None:
+    def capitalized(call: Call) -> Reply:
+        answer = call.forward()
+        return replace(answer, headers={name.title(): value for name, value in answer.headers.items()})
+
+    s3_proxy.script = capitalized
+    behind_proxy.put("k", b"one", {"ab-generation-id": "Seven"})
+    info = behind_proxy.head("k")
+    assert info is not None
+    assert info.metadata == {"ab-generation-id": "Seven"}
 
 
 def test_an_object_that_is_too_large_is_not_read(store: S3Store) -> None:
