@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from botocore.exceptions import ClientError
+
 from destination_s3_spark.errors import ConfigError
+from destination_s3_spark.storage.failures import status
 from destination_s3_spark.storage.s3 import DELETE_BATCH, S3Store
 from destination_s3_spark.wording import counted
 
@@ -24,16 +27,28 @@ class OldVersions(NamedTuple):
 
 
 def old_versions(store: S3Store, prefixes: Iterable[str]) -> OldVersions:
-    """List what is not current under prefixes. Raises ConfigError or TransientError. Needs s3:ListBucketVersions."""
+    """List what is not current under prefixes: nothing in a store without versions. Needs s3:ListBucketVersions.
+
+    Raises ConfigError or TransientError.
+    """
     versions: dict[Version, None] = {}
     markers: dict[Version, None] = {}
     bucket = store.settings.bucket
     for prefix in prefixes:
         with store.translated(f"Listing versions of objects under s3://{bucket}/{prefix}"):
-            for page in store.client.get_paginator("list_object_versions").paginate(Bucket=bucket, Prefix=prefix):
+            for page in _pages(store, prefix):
                 versions.update({(one["Key"], one["VersionId"]): None for one in page.get("Versions", []) if not one["IsLatest"]})
                 markers.update({(one["Key"], one["VersionId"]): None for one in page.get("DeleteMarkers", [])})
     return OldVersions(list(versions), list(markers))
+
+
+def _pages(store: S3Store, prefix: str) -> Iterator[Any]:
+    """Yield the answers of ListObjectVersions, none of a store that has no such call, as Garage and Cloudflare R2."""
+    try:
+        yield from store.client.get_paginator("list_object_versions").paginate(Bucket=store.settings.bucket, Prefix=prefix)
+    except ClientError as error:
+        if status(error) != 501:
+            raise
 
 
 def delete_versions(store: S3Store, old: OldVersions) -> None:

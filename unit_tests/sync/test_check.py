@@ -99,6 +99,13 @@ def test_forgetting_is_tried_and_no_version_of_the_probe_is_left(proxied: S3Sett
     assert not answer.keys() & {"Versions", "DeleteMarkers"}
 
 
+def test_rows_can_be_forgotten_in_a_store_that_has_no_versions(proxied: S3Settings, s3_proxy: Any, s3_error: Any) -> None:
+    s3_proxy.fail("ListObjectVersions", s3_error(501, "NotImplemented"))
+    check_forget(proxied, TEMPLATE)
+    assert s3_proxy.operations().count("ListObjectVersions") == 2
+    assert left_behind(proxied) == []
+
+
 DENIED = b"<Error><Key>k</Key><Code>AccessDenied</Code></Error>"
 
 

@@ -37,6 +37,7 @@ from destination_s3_spark.tables.forgetting.wanted import Subject
 from destination_s3_spark.tables.updates.resources import Resources, TaskResources
 from destination_s3_spark.tables.updates.steps import Update
 from destination_s3_spark.tables.verification import verify
+from unit_tests.conftest import Reply, S3Proxy
 from unit_tests.examples import one_of, quick_first
 from unit_tests.sync.inline_lake import InlineEngine, InlineLake, line, state, status
 from unit_tests.sync.test_treated_columns import in_other_forms, unpacked
@@ -359,6 +360,18 @@ def test_nothing_is_changed_if_old_versions_may_not_be_listed(lake: Lake, monkey
         with pytest.raises(ConfigError, match="s3:ListBucketVersions"):
             lake.forget({"id": NUMBER})
     assert sorted(lake.versions()) == before
+
+
+def test_a_store_without_versions_has_none_to_delete(lake: Lake, s3_proxy: S3Proxy) -> None:
+    lake.go("append", [person(1), somebody(2)])
+    s3_proxy.fail("ListObjectVersions", Reply.error(501, "NotImplemented"))
+    direct, lake.settings = lake.settings, replace(lake.settings, endpoint=s3_proxy.endpoint)
+    record = lake.forget({"id": NUMBER})
+    assert "ListObjectVersions" in s3_proxy.operations()
+    assert (record["rows"]["final"], record["oldVersions"]) == (1, 0)
+    lake.settings = direct
+    assert lake.holding() == []
+    assert [row["id"] for row in lake.rows()] == [2]
 
 
 @pytest.mark.parametrize(("mode", "soft"), [("append", False), ("append_dedup", False), ("append_dedup", True)])
