@@ -7,7 +7,6 @@ these models (see `specification`): users read their titles, their descriptions 
 from __future__ import annotations
 
 import re
-import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -28,6 +27,7 @@ from pydantic_core import ErrorDetails
 
 from destination_s3_spark.config.format_options import SPELLINGS, Format, with_current_spelling
 from destination_s3_spark.config.iceberg_options import ICEBERG_TYPES
+from destination_s3_spark.config.s3_options import S3
 from destination_s3_spark.config.settings_model import (
     Applies,
     OpenSettings,
@@ -209,76 +209,6 @@ class Batching(Settings):
     )
 
 
-class S3(Settings):
-    """Encryption, ownership and compatibility of the requests to S3."""
-
-    sse: Literal["AES256", "aws:kms", "aws:kms:dsse"] | None = Field(
-        None,
-        title="Server-side encryption",
-        description="The encryption asked for with every object. By default the bucket's own setting decides.",
-        json_schema_extra=documented(Applies.NEW_FILES),
-    )
-    kms_key_id: str | None = Field(
-        None,
-        validate_default=True,
-        title="KMS key",
-        description="The key for server-side encryption with KMS: its ID, ARN or alias. By default AWS's own key for S3.",
-        examples=["alias/lake"],
-        # Airbyte stores an option as a secret if its schema has the word airbyte_secret, even with false, and restores only true ones.
-        json_schema_extra={"airbyte_secret": True, **documented(Applies.NEW_FILES, page="iam-policy.md")},
-    )
-    expected_bucket_owner: Annotated[str, Shape(r"^[0-9]{12}$", "a 12-digit AWS account ID")] | None = Field(
-        None,
-        title="Expected bucket owner",
-        description="The AWS account that must own the bucket; requests to a bucket of anyone else are refused by S3.",
-        examples=["111122223333"],
-    )
-    checksums: Literal["when_supported", "when_required"] | None = Field(
-        None,
-        title="Checksums",
-        description="When requests carry a checksum. By default when_supported on AWS, and when_required with an S3 endpoint set.",
-    )
-    ca_certificate: str | None = Field(
-        None,
-        title="CA certificate",
-        description=(
-            "Certificates of your own authorities as PEM text, trusted besides the public ones by all connections. AWS_CA_BUNDLE in the "
-            "environment names a file that replaces the public ones."
-        ),
-        examples=["-----BEGIN CERTIFICATE-----\n...\n-----END CERTIFICATE-----"],
-        json_schema_extra={"multiline": True},
-    )
-    single_writer: bool = Field(
-        False,
-        title="Single writer",
-        description=(
-            "Only for a store without conditional writes (If-None-Match): states that no two syncs ever write the same table at the same "
-            "time. Nothing checks it, and data is lost if it is not true."
-        ),
-        json_schema_extra=documented(page="guarantees.md#what-it-rests-on"),
-    )
-
-    @field_validator("ca_certificate")
-    @classmethod
-    def _is_certificate(cls, text: str | None) -> str | None:
-        if text is None:
-            return None
-        if "PRIVATE KEY" in text:
-            raise ValueError("has a private key. Only the certificates belong here, and the key is known now: replace it")
-        try:
-            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=text)
-        except (ssl.SSLError, TypeError, ValueError):
-            raise ValueError("is not a certificate in PEM form. Paste all of the file, with its line ends") from None
-        return text
-
-    @field_validator("kms_key_id")
-    @classmethod
-    def _key_needs_kms(cls, key: str | None, info: ValidationInfo) -> str | None:
-        if key is not None and not str(info.data.get("sse")).startswith("aws:kms"):
-            raise ValueError("needs s3.sse to be aws:kms or aws:kms:dsse. Set it, or remove the key")
-        return key
-
-
 def _endpoint_url(text: str) -> str:
     """Return the endpoint with a scheme. A missing scheme means https, as in destination-s3."""
     url = text.strip() if "://" in text else f"https://{text.strip()}"
@@ -338,7 +268,7 @@ class Config(OpenSettings):
     s3_bucket_region: Region = Field(
         "",
         title="S3 Bucket Region",
-        description="The AWS region of the bucket. Leave it empty for a store that has none.",
+        description="The AWS region of the bucket. Regions of other stores go into s3.region.",
         examples=["us-east-1"],
         json_schema_extra={"always_show": True},
     )
@@ -414,6 +344,13 @@ class Config(OpenSettings):
             given, absent = ("secret_access_key", "access_key_id") if key_id is None else ("access_key_id", "secret_access_key")
             raise ValueError(f"{given} is set and {absent} is not. Set both, or neither to use a role or the environment's credentials")
         return secret
+
+    @field_validator("s3")
+    @classmethod
+    def _regions_of_aws_have_an_option_of_their_own(cls, s3: S3, info: ValidationInfo) -> S3:
+        if s3.region is not None and info.data.get("s3_endpoint", "") is None:
+            raise ValueError("region needs s3_endpoint. Set it, or give the region of AWS in s3_bucket_region")
+        return s3
 
     @field_validator("tables")
     @classmethod

@@ -55,12 +55,10 @@ def _built(settings: S3Settings) -> S3Client:
     if settings.endpoint:
         check_endpoint(settings.endpoint)
     config = _config(settings)
-    # A store behind an endpoint ignores the region, but signing requires one.
-    region = settings.region or ("us-east-1" if settings.endpoint else None)
     try:
         session = credentials.session(settings)
         require_s3_answers(session._session)
-        client = session.client("s3", region_name=region, endpoint_url=settings.endpoint or None, config=config)
+        client = session.client("s3", region_name=settings.signing_region or None, endpoint_url=settings.endpoint or None, config=config)
     except (BotoCoreError, ClientError) as error:
         raise explain(error, "Preparing the S3 client", settings) from error
     shared = _shared_parameters(settings)
@@ -93,7 +91,7 @@ def _config(settings: S3Settings) -> Config:
         tcp_keepalive=True,
         retries={"mode": "standard", "total_max_attempts": 1},  # `Patience` retries instead
         # MinIO, Ceph and others serve no virtual-hosted buckets unless their DNS is set up for it.
-        s3={"addressing_style": "path"} if settings.endpoint else None,
+        s3={"addressing_style": settings.addressing} if settings.endpoint else None,
         request_checksum_calculation=checksums,
         response_checksum_validation=checksums,
     )

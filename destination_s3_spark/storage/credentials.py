@@ -127,8 +127,9 @@ def arrow_filesystem(settings: S3Settings) -> S3FileSystem:
     if settings.endpoint:
         endpoint = urlsplit(settings.endpoint)
         options |= {"scheme": endpoint.scheme, "endpoint_override": endpoint.netloc + endpoint.path.rstrip("/")}
-    if settings.region:
-        options["region"] = settings.region
+        options["force_virtual_addressing"] = settings.is_virtual
+    if settings.signing_region:
+        options["region"] = settings.signing_region
     if authorities := ca_bundle(settings):
         options["tls_ca_file_path"] = authorities
     if (keys := settings.credentials) is not None:

@@ -48,12 +48,17 @@ _DENIED = {"AccessDenied", "AccessDeniedException", "AllAccessDisabled", "Accoun
 _EXPIRED = {"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"}
 _WRONG_REGION = {"PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "301", "307"}
 _UNKNOWN_KEY = {"InvalidAccessKeyId", "InvalidClientTokenId", "UnrecognizedClientException", "NotSignedUp"}
+_PATH_REFUSED = "the store wants the bucket in the host name. Set s3.addressing to virtual."
 _PLAIN = {
     "InvalidObjectState": "the object is archived. Restore it, and keep s3_bucket_path out of rules that archive objects.",
     "QuotaExceeded": "the store's quota for the bucket or its owner is used up. Raise it.",
     "RequestTimeTooSkewed": "the clock of this machine differs too much from that of the store. Set the clock right (NTP).",
+    "SecondLevelDomainForbidden": _PATH_REFUSED,  # Alibaba OSS
+    "VirtualHostDomainRequired": _PATH_REFUSED,  # Huawei OBS
+    "PathStyleDomainForbidden": _PATH_REFUSED,  # Tencent COS
+    "PathStyleRequestNotAllowed": _PATH_REFUSED,  # CoreWeave, Nebius
 }
-"""Reasons that need neither permissions nor settings."""
+"""Reasons that no permission would change, in the same words for all requests."""
 _PASSING = {
     "BandwidthLimitExceeded",
     "ConditionalRequestConflict",
@@ -156,9 +161,10 @@ def explain(error: BotoCoreError | ClientError, doing: str, settings: S3Settings
             "console or a proxy's page; if it is, try again."
         )
     if isinstance(error, _CONNECTION):
+        second = "s3.addressing (virtual)" if settings.is_virtual else "s3_bucket_region"
         return TransientError(
             f"{doing}: {place} could not be reached or did not answer in time ({type(error).__name__}). "
-            "Check s3_endpoint, s3_bucket_region and the network; if they are right, try again."
+            f"Check s3_endpoint, {second} and the network; if they are right, try again."
         )
     return ConfigError(f"{doing}: the S3 client refused its settings ({type(error).__name__}). Check the S3 part of the configuration.")
 
@@ -185,13 +191,11 @@ def _explain_answer(error: ClientError, doing: str, settings: S3Settings) -> Syn
     if name in _UNKNOWN_KEY:
         return ConfigError(f"{doing}: {place} does not know the access key. Correct access_key_id.")
     if name == "SignatureDoesNotMatch":
-        return ConfigError(f"{doing}: {place} did not accept the signature. Correct secret_access_key (and s3_bucket_region).")
+        return ConfigError(f"{doing}: {place} did not accept the signature. Correct secret_access_key (and {_option(settings)}).")
     if name in _EXPIRED or name == "InvalidToken":
         return ConfigError(f"{doing}: the session token has expired or is not valid. Renew the credentials.")
     if name in _WRONG_REGION:
-        right = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("x-amz-bucket-region")
-        named = f"it is in '{right}'" if right else "it is in another one"
-        return ConfigError(f"{doing}: bucket '{settings.bucket}' is not in region '{settings.region}', {named}. Correct s3_bucket_region.")
+        return _elsewhere(error, doing, settings)
     if name in _PLAIN:
         return ConfigError(f"{doing}: {_PLAIN[name]}")
     if name in _DENIED or status(error) in {401, 403}:
@@ -202,6 +206,20 @@ def _explain_answer(error: ClientError, doing: str, settings: S3Settings) -> Syn
         return TransientError(f"{doing}: {place} answered {_answer(error)} after all retries. Try again.")
     asked = "" if settings.sse is None else f", first of all s3.sse '{settings.sse}'"
     return ConfigError(f"{doing}: {place} refused the request with {_answer(error)}. Check that it supports the S3 settings{asked}.")
+
+
+def _elsewhere(error: ClientError, doing: str, settings: S3Settings) -> ConfigError:
+    """Return the error for a region that is not the bucket's."""
+    headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+    signed = settings.signing_region or botocore.session.Session().get_config_variable("region") or "us-east-1"
+    right = error.response.get("Error", {}).get("Region") or headers.get("x-amz-bucket-region")
+    named = f"it is in '{right}'" if right else "it is in another one"
+    return ConfigError(f"{doing}: bucket '{settings.bucket}' is not in region '{signed}', {named}. Correct {_option(settings)}.")
+
+
+def _option(settings: S3Settings) -> str:
+    """Return the option that has the region of the store."""
+    return "s3.region" if settings.endpoint else "s3_bucket_region"
 
 
 def _answer(error: ClientError) -> str:

@@ -8,6 +8,8 @@ from urllib.parse import urlsplit
 
 Encryption = Literal["AES256", "aws:kms", "aws:kms:dsse"]
 """Server-side encryption that is requested on every write: S3's `x-amz-server-side-encryption`."""
+Addressing = Literal["path", "virtual"]
+"""Where requests to an endpoint name the bucket: in the path, or in the host name."""
 Checksums = Literal["when_supported", "when_required"]
 """Values of botocore's `request_checksum_calculation` and `response_checksum_validation`."""
 
@@ -46,7 +48,8 @@ USUAL_LIMITS = ClientLimits()
 class S3Settings:
     """One bucket and the way to connect to it.
 
-    `region` empty means the environment's region, or any region with an endpoint. `endpoint` None means AWS. `credentials` None means
+    `region` is AWS's, for its other services too; empty means the environment's. `endpoint` None means AWS. `endpoint_region` is that of
+    the store behind the endpoint, if it is not `region`. `addressing` is for an endpoint: AWS gets host names. `credentials` None means
     `role_arn` if given, else AWS's default chain. `checksums` None means `when_required` with an endpoint, because many S3-compatible
     stores refuse boto3's newer checksum headers, and `when_supported` without. `single_writer` gives up conditional creates for stores that
     ignore them. The user then guarantees that no second sync writes to the same tables, because no fence protects them. `ca_certificate`
@@ -58,6 +61,8 @@ class S3Settings:
     endpoint: str | None = None
     credentials: AccessKey | None = None
     role_arn: str | None = None
+    endpoint_region: str | None = None
+    addressing: Addressing = "path"
     sse: Encryption | None = None
     kms_key_id: str | None = None
     expected_bucket_owner: str | None = None
@@ -65,6 +70,19 @@ class S3Settings:
     single_writer: bool = False
     ca_certificate: str | None = field(default=None, repr=False)
     limits: ClientLimits = USUAL_LIMITS
+
+    @property
+    def signing_region(self) -> str:
+        """The region for which requests to the store are signed; empty means the environment's.
+
+        A signature needs one, though many stores behind an endpoint take any.
+        """
+        return (self.endpoint_region or self.region or "us-east-1") if self.endpoint else self.region
+
+    @property
+    def is_virtual(self) -> bool:
+        """Whether requests to the endpoint name the bucket in the host name."""
+        return self.endpoint is not None and self.addressing == "virtual"
 
     @property
     def equal_parts(self) -> bool:

@@ -21,6 +21,7 @@ from destination_s3_spark.config.format_options import (
     ParquetFormat,
 )
 from destination_s3_spark.errors import ConfigError, FailureType
+from destination_s3_spark.storage.configured import s3_settings
 
 MINIMAL: dict[str, Any] = {
     "s3_bucket_name": "lake",
@@ -62,6 +63,7 @@ def test_a_minimal_configuration_has_the_documented_defaults() -> None:
     assert config.batching.spool_dir is None
     assert (config.s3.sse, config.s3.kms_key_id, config.s3.expected_bucket_owner) == (None, None, None)
     assert (config.s3.checksums, config.s3.single_writer) == (None, False)
+    assert (config.s3.region, config.s3.addressing) == (None, "path")
 
 
 def test_every_option_of_our_groups_is_read() -> None:
@@ -70,7 +72,10 @@ def test_every_option_of_our_groups_is_read() -> None:
         publish={"symlink": False},
         spark={"master": "local[3]", "driver_memory": "768m", "conf": {"spark.task.cpus": "1"}},
         batching={"max_batch_mb": 1, "max_batch_age_s": 2, "spool_dir": "/spool", "max_spool_gb": 0.5},
+        s3_endpoint="https://s3.fr-par.scw.cloud",
         s3={
+            "region": "fr-par",
+            "addressing": "virtual",
             "sse": "aws:kms",
             "kms_key_id": "alias/lake",
             "expected_bucket_owner": "111122223333",
@@ -87,6 +92,7 @@ def test_every_option_of_our_groups_is_read() -> None:
     assert config.spark.conf == {"spark.task.cpus": "1"}
     assert (config.batching.max_batch_mb, config.batching.max_batch_age_s) == (1, 2)
     assert (config.batching.spool_dir, config.batching.max_spool_gb) == ("/spool", 0.5)
+    assert (config.s3.region, config.s3.addressing) == ("fr-par", "virtual")
     assert (config.s3.sse, config.s3.kms_key_id) == ("aws:kms", "alias/lake")
     assert (config.s3.expected_bucket_owner, config.s3.checksums, config.s3.single_writer) == ("111122223333", "when_required", True)
 
@@ -336,6 +342,15 @@ def test_a_treated_column_has_what_its_action_needs() -> None:
     tables = parse(tables={"columns": [{**cut, "length": 2}, hashed], "hash_secret": secret}).tables
     assert secret not in repr(tables)
     assert [one.action for one in tables.columns] == ["truncate", "hash"]
+
+
+def test_a_region_of_another_store_needs_its_endpoint() -> None:
+    assert "s3: region needs s3_endpoint. Set it, or" in refusal(s3={"region": "fr-par"})
+    assert "s3.region: must look like fr-par" in refusal(s3_endpoint="http://localhost", s3={"region": "FR par"})
+    assert "s3: region" not in refusal(s3_endpoint="http://", s3={"region": "fr-par"})
+    config = parse(s3_bucket_region="eu-west-1", s3_endpoint="http://localhost", s3={"region": "fr-par", "addressing": "virtual"})
+    settings = s3_settings(config)
+    assert (settings.region, settings.signing_region, settings.is_virtual) == ("eu-west-1", "fr-par", True)
 
 
 @pytest.mark.parametrize("sse", [None, "AES256"])

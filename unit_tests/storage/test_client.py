@@ -7,12 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Barrier
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from botocore.awsrequest import AWSHTTPConnection
 
 from destination_s3_spark.errors import ConfigError
-from destination_s3_spark.storage.credentials import forwardable
+from destination_s3_spark.storage.credentials import arrow_filesystem, forwardable
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import AccessKey, ClientLimits, S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
@@ -90,6 +91,42 @@ def test_an_endpoint_is_addressed_by_path_and_without_newer_checksums(proxied: S
     written = [call for call in s3_proxy.calls if call.operation in {"PutObject", "UploadPart"}]
     assert len(written) == 3
     assert not any(name.startswith(("x-amz-checksum", "x-amz-sdk-checksum")) for call in written for name in call.headers)
+
+
+def test_an_endpoint_gets_the_bucket_in_the_host_name_if_it_wants_so(
+    s3_settings: S3Settings, s3_proxy: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def script(call: Any) -> Reply:
+        """Answer as a store does that serves a bucket at its host name alone, to a client that reaches it through a proxy."""
+        url = urlsplit(call.target)
+        if url.hostname != f"{s3_settings.bucket}.store.example":
+            return Reply.error(403, "SecondLevelDomainForbidden")
+        call.target = f"{url.path}?{url.query}"
+        return call.forward()
+
+    monkeypatch.setenv("http_proxy", s3_proxy.endpoint)
+    s3_proxy.script = script
+    of_store = replace(s3_settings, endpoint="http://store.example", limits=ONCE)
+    use_every_call(replace(of_store, addressing="virtual"))
+    assert {call.headers["host"] for call in s3_proxy.calls} == {f"{s3_settings.bucket}.store.example"}
+    with pytest.raises(ConfigError, match=r"s3\.addressing to virtual"):
+        S3Store(of_store).put("k", b"x")
+
+
+@pytest.mark.parametrize(
+    ("region", "endpoint_region", "signed"), [("", None, "us-east-1"), ("eu-west-1", None, "eu-west-1"), ("eu-west-1", "gra", "gra")]
+)
+def test_requests_are_signed_for_the_region_of_the_store(
+    proxied: S3Settings, s3_proxy: Any, region: str, endpoint_region: str | None, signed: str
+) -> None:
+    S3Store(replace(proxied, region=region, endpoint_region=endpoint_region, limits=ONCE)).put("k", b"x")
+    assert f"/{signed}/s3/aws4_request" in s3_proxy.calls[0].headers["authorization"]
+
+
+@pytest.mark.parametrize(("addressing", "virtual"), [("path", False), ("virtual", True)])
+def test_arrow_asks_the_store_as_the_connector_does(s3_settings: S3Settings, addressing: Any, virtual: bool) -> None:
+    made: Any = arrow_filesystem(replace(s3_settings, addressing=addressing, endpoint_region="fr-par")).__reduce__()
+    assert (made[1][0]["region"], made[1][0]["force_virtual_addressing"]) == ("fr-par", virtual)
 
 
 def test_no_body_waits_until_the_server_asks_for_it(proxied: S3Settings, s3_proxy: Any) -> None:

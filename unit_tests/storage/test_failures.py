@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from botocore import exceptions
 from botocore.exceptions import ClientError
@@ -30,9 +32,14 @@ def answer(status: int, code: str, operation: str = "PutObject", **headers: str)
         (400, "InvalidToken", "expired or is not valid"),
         (403, "RequestExpired", "expired"),
         (403, "RequestTimeTooSkewed", "clock"),
-        (301, "PermanentRedirect", "s3_bucket_region"),
-        (400, "AuthorizationHeaderMalformed", "s3_bucket_region"),
-        (301, "301", "s3_bucket_region"),
+        (301, "PermanentRedirect", "s3.region"),
+        (400, "AuthorizationHeaderMalformed", "s3.region"),
+        (301, "301", "s3.region"),
+        (403, "SignatureDoesNotMatch", "s3.region"),
+        (403, "SecondLevelDomainForbidden", "s3.addressing to virtual"),
+        (403, "VirtualHostDomainRequired", "s3.addressing to virtual"),
+        (403, "PathStyleDomainForbidden", "s3.addressing to virtual"),
+        (400, "PathStyleRequestNotAllowed", "s3.addressing to virtual"),
         (403, "AccessDenied", "s3:PutObject"),
         (403, "403", "s3:PutObject"),
         (401, "Unauthorized", "s3:PutObject"),
@@ -66,6 +73,18 @@ def test_the_right_region_is_named_when_the_store_tells_it() -> None:
     assert "'eu-west-1'" in error.message
 
 
+def test_the_region_that_was_signed_for_is_named_and_the_option_that_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = answer(400, "AuthorizationHeaderMalformed")
+    wrong.response["Error"]["Region"] = "garage"  # type: ignore[typeddict-unknown-key]
+    blank = S3Settings("lake", endpoint="http://garage:3900")
+    assert "not in region 'us-east-1', it is in 'garage'. Correct s3.region." in explain(wrong, "Writing", blank).message
+    chosen = replace(blank, region="eu-west-1", endpoint_region="fr-par")
+    assert "not in region 'fr-par', it is in 'garage'" in explain(wrong, "Writing", chosen).message
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-north-1")
+    unnamed = explain(answer(301, "PermanentRedirect"), "Writing", S3Settings("lake")).message
+    assert unnamed.endswith("not in region 'eu-north-1', it is in another one. Correct s3_bucket_region.")
+
+
 def test_denials_mention_what_the_settings_add_to_the_permissions_needed() -> None:
     settings = S3Settings("lake", sse="aws:kms", expected_bucket_owner="123456789012")
     message = explain(answer(403, "AccessDenied"), "Writing", settings).message
@@ -87,6 +106,8 @@ def test_errors_without_an_answer() -> None:
     untrusted = exceptions.SSLError(endpoint_url="https://s3.example", error=OSError("[SSL: CERTIFICATE_VERIFY_FAILED] self-signed"))
     assert "s3.ca_certificate" in explain(untrusted, "Writing", SETTINGS).message
     assert "AWS_CA_BUNDLE" in explain(untrusted, "Writing", SETTINGS).message
+    unresolved = exceptions.EndpointConnectionError(**url)
+    assert "s3.addressing (virtual)" in explain(unresolved, "Writing", replace(SETTINGS, addressing="virtual")).message
     assert isinstance(explain(untrusted, "Writing", SETTINGS), ConfigError)
     assert not no_answer(untrusted)
     for missing in (exceptions.NoCredentialsError(), exceptions.PartialCredentialsError(provider="env", cred_var="AWS_SECRET_ACCESS_KEY")):

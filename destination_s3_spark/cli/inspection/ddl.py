@@ -252,11 +252,11 @@ def _duckdb_files(source: ConfiguredTable) -> str:
 def _duckdb_secret(config: Config) -> str:
     """Return a comment with the statement that gives DuckDB access. It holds no secret."""
     options = ["TYPE s3", "PROVIDER credential_chain"]
-    if config.s3_bucket_region:
-        options.append(f"REGION {_text(config.s3_bucket_region)}")
+    if region := config.s3.region or config.s3_bucket_region:
+        options.append(f"REGION {_text(region)}")
     if config.s3_endpoint:
-        parts = urlsplit(config.s3_endpoint)
-        options += [f"ENDPOINT {_text(parts.netloc)}", "URL_STYLE 'path'", f"USE_SSL {str(parts.scheme == 'https').lower()}"]
+        parts, style = urlsplit(config.s3_endpoint), "path" if config.s3.addressing == "path" else "vhost"
+        options += [f"ENDPOINT {_text(parts.netloc)}", f"URL_STYLE '{style}'", f"USE_SSL {str(parts.scheme == 'https').lower()}"]
     return f"-- For access to the bucket, once per session: CREATE SECRET ({', '.join(options)});\n"
 
 
@@ -264,20 +264,25 @@ def _clickhouse(source: ConfiguredTable) -> str:
     """Return a view over the Delta table. Of a folder, ClickHouse takes the columns of the first file."""
     if not source.has_delta_log:
         raise _needs_a_publisher("clickhouse", "publish.delta")
-    config = source.config
-    region = f".{config.s3_bucket_region}" if config.s3_bucket_region else ""
-    domain = "amazonaws.com.cn" if config.s3_bucket_region.startswith("cn-") else "amazonaws.com"
-    bucket = (
-        f"{config.s3_endpoint.rstrip('/')}/{config.s3_bucket_name}"
-        if config.s3_endpoint
-        else f"https://{config.s3_bucket_name}.s3{region}.{domain}"
-    )
+    bucket = _bucket_address(source.config)
     database = f"CREATE DATABASE IF NOT EXISTS {_clickhouse_name(source.names[0])};\n" if len(source.names) > 1 else ""
     view = ".".join(map(_clickhouse_name, source.names))
     return (
         "-- For access to the bucket, give the key and its secret as two more arguments, or a named collection in place of all.\n"
         f"{database}CREATE OR REPLACE VIEW {view} AS\nSELECT * FROM deltaLake({_escaped(f'{bucket}/{source.root}')});\n"
     )
+
+
+def _bucket_address(config: Config) -> str:
+    """Return the URL of the bucket."""
+    if config.s3_endpoint is None:
+        region = f".{config.s3_bucket_region}" if config.s3_bucket_region else ""
+        domain = "amazonaws.com.cn" if config.s3_bucket_region.startswith("cn-") else "amazonaws.com"
+        return f"https://{config.s3_bucket_name}.s3{region}.{domain}"
+    endpoint = config.s3_endpoint.rstrip("/")
+    if config.s3.addressing == "path":
+        return f"{endpoint}/{config.s3_bucket_name}"
+    return endpoint.replace("://", f"://{config.s3_bucket_name}.", 1)
 
 
 def _clickhouse_name(text: str) -> str:

@@ -162,6 +162,14 @@ def test_an_endpoint_is_part_of_the_address_for_clickhouse() -> None:
     assert "deltaLake('http://127.0.0.1:9000/lake/lake/shop/orders/')" in text
 
 
+def test_a_region_and_a_bucket_in_the_host_name_are_part_of_the_access() -> None:
+    options: dict[str, Any] = {"s3_endpoint": "https://s3.fr-par.scw.cloud", "s3": {"region": "fr-par", "addressing": "virtual"}}
+    text = statement(SqlEngine.CLICKHOUSE, ("id", "integer"), publish={"delta": True}, **options)
+    assert "deltaLake('https://lake.s3.fr-par.scw.cloud/lake/shop/orders/')" in text
+    text = statement(SqlEngine.DUCKDB, ("id", "integer"), **options)
+    assert "REGION 'fr-par', ENDPOINT 's3.fr-par.scw.cloud', URL_STYLE 'vhost'" in text
+
+
 @pytest.mark.parametrize(("region", "host"), [("", "lake.s3.amazonaws.com"), ("cn-north-1", "lake.s3.cn-north-1.amazonaws.com.cn")])
 def test_the_host_for_clickhouse_is_that_of_the_region(region: str, host: str) -> None:
     text = statement(SqlEngine.CLICKHOUSE, ("id", "integer"), publish={"delta": True}, s3_bucket_region=region)
