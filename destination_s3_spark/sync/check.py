@@ -236,8 +236,9 @@ def _removed_afterwards(store: ObjectStore, prefix: str) -> Iterator[None]:
 def _unfenced(reason: str) -> ConfigError:
     return ConfigError(
         f"{reason} This store does not support conditional puts, so two syncs into one table could overwrite each other's data. "
-        "Use a store that does, or set s3.single_writer to true: then you make sure that only one sync at a time writes to this "
-        "bucket path, and nothing stops a second one."
+        "Use a store that does (old releases of Ceph only in a bucket without versioning, MinIO only with one server pool), or set "
+        "s3.single_writer to true: then you make sure that only one sync at a time writes to this bucket path, and nothing stops a "
+        "second one."
     )
 
 

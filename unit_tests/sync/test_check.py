@@ -136,7 +136,7 @@ def ignore_conditions(call: Any) -> Any:
 
 def test_a_store_that_ignores_conditional_puts_is_refused_and_the_way_out_is_named(proxied: S3Settings, s3_proxy: Any) -> None:
     s3_proxy.script = ignore_conditions
-    with pytest.raises(ConfigError, match=r"If-None-Match.*s3\.single_writer"):
+    with pytest.raises(ConfigError, match=r"If-None-Match.*Ceph only in a bucket without versioning.*s3\.single_writer"):
         check(proxied, TEMPLATE)
     assert left_behind(proxied) == []
 
@@ -165,6 +165,20 @@ def test_wrong_keys(proxied: S3Settings, s3_proxy: Any, s3_error: Any, code: str
     s3_proxy.script = lambda _: s3_error(403, code)
     with pytest.raises(ConfigError, match=field):
         check(proxied, TEMPLATE)
+
+
+def test_a_store_that_wants_the_bucket_in_the_host_name_does_not_look_like_one_without_permission(
+    proxied: S3Settings, s3_proxy: Any, s3_error: Any
+) -> None:
+    s3_proxy.script = lambda _: s3_error(403, "VirtualHostDomainRequired")
+    with pytest.raises(ConfigError, match=r"Writing .* Set s3\.addressing to virtual"):
+        check(proxied, TEMPLATE)
+
+
+def test_the_region_that_a_store_tells_is_passed_on(proxied: S3Settings, s3_proxy: Any) -> None:
+    s3_proxy.script = lambda _: Reply(400, b"<Error><Code>AuthorizationHeaderMalformed</Code><Region>garage</Region></Error>")
+    with pytest.raises(ConfigError, match=r"not in region 'us-east-1', it is in 'garage'\. Correct s3\.region\."):
+        check(replace(proxied, region=""), TEMPLATE)
 
 
 def test_an_endpoint_that_cannot_be_reached(s3_settings: S3Settings) -> None:
