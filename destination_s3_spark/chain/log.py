@@ -97,7 +97,8 @@ class Chain:
     def read(self) -> None:
         """Load the state from the hint. Without a hint the state stays unknown.
 
-        The hint of a closed session may be out of date; `catch_up` and `append` detect that. From any other hint, read on to the head.
+        The hint of a closed session may be out of date; `catch_up` and `append` detect that, unless the store may overwrite the next block.
+        From any other hint, read on to the head.
         """
         try:
             known = decode_hint(self._store.get(self.prefix + HINT_NAME, MOST_HINT_BYTES))
@@ -112,7 +113,7 @@ class Chain:
             self.shown = {name: PublishedMark(mark, known.live) for name, mark in known.shown.items()}
             self._from_hint, self.confirmed = True, False
             self.hint_number = known.state.sequence_number
-            if not known.state.closed:
+            if not known.state.closed or self._store.may_overwrite:
                 self.catch_up()
 
     def _distrust_hint(self, flaw: str) -> None:

@@ -21,6 +21,10 @@ class TableStore:
         self._store = store
         self._chain = chain
 
+    @property
+    def may_overwrite(self) -> bool:
+        return self._store.may_overwrite
+
     def get(self, key: str, most_bytes: int = MOST_BYTES) -> bytes:
         self.require(key)
         return self._store.get(key, most_bytes)

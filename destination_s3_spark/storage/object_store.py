@@ -96,6 +96,10 @@ class StagedUpload:
 class ObjectStore(Protocol):
     """S3 operations of the driver. Executors use only `storage.staging`."""
 
+    @property
+    def may_overwrite(self) -> bool:
+        """Whether `create` may overwrite an object, for all that is known: old releases of Ceph do, in a bucket that keeps versions."""
+
     def get(self, key: str, most_bytes: int = MOST_BYTES) -> bytes:
         """Return the object's bytes. Raises ObjectNotFound. Raises ObjectTooLarge, without reading it, for a larger object."""
 

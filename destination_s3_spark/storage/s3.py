@@ -73,6 +73,11 @@ class S3Store(ObjectStore):
         # One client serves all buckets of an endpoint.
         self.client: S3Client = s3_client(replace(settings, bucket="", single_writer=False))
         self._bucket = settings.bucket
+        self._has_versions = False
+
+    @property
+    def may_overwrite(self) -> bool:
+        return self._has_versions and self.settings.endpoint is not None
 
     def get(self, key: str, most_bytes: int = MOST_BYTES) -> bytes:
         return self._read(key, None, most_bytes)
@@ -107,6 +112,8 @@ class S3Store(ObjectStore):
             if status(error) != 416:
                 raise
             raise self._other_size(key) from error
+        if answer.get("VersionId", "null") != "null":
+            self._has_versions = True
         if part is None and answer["ContentLength"] > most_bytes:
             answer["Body"].close()
             raise ObjectTooLarge(key, answer["ContentLength"], most_bytes)

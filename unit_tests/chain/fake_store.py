@@ -65,6 +65,7 @@ class FakeStore:
         self.metadata: dict[str, Mapping[str, str]] = {}
         self.modified: dict[str, datetime] = {}
         """Times that LIST tells."""
+        self.may_overwrite = False
         self.conditional = True
         """Whether `replace` looks at the ETag."""
         self.hook: Hook | None = None

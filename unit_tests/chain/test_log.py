@@ -80,6 +80,18 @@ def test_a_stale_hint_is_read_on_from() -> None:
     assert key(0) not in {called for _, called in store.calls}
 
 
+def test_a_stale_hint_is_not_appended_to_where_the_store_may_overwrite() -> None:
+    store = FakeStore()
+    writer = written(store, sessions=2)
+    writer.append(OPEN)
+    writer.append(Close())
+    store.may_overwrite = True
+    late = chain(store)
+    late.read()
+
+    assert late.state == writer.state
+
+
 def test_whoever_appends_to_a_stale_hint_is_told_of_the_block_that_is_there() -> None:
     store = FakeStore()
     writer = written(store, sessions=2)

@@ -46,6 +46,20 @@ def test_an_object_comes_back_with_its_bytes_size_and_metadata(store: S3Store) -
     assert info.metadata == {"ab-generation-id": "7"}
 
 
+def test_a_store_that_keeps_versions_may_overwrite(store: S3Store) -> None:
+    store.put("one", b"1")
+    store.get("one")
+    assert not store.may_overwrite
+    store.client.put_bucket_versioning(Bucket=store.settings.bucket, VersioningConfiguration={"Status": "Enabled"})
+    store.put("one", b"2")
+    store.get("one")
+    assert store.may_overwrite
+    of_aws = S3Store(replace(store.settings, endpoint=None))
+    of_aws.client = store.client
+    assert of_aws.get("one") == b"2"
+    assert not of_aws.may_overwrite
+
+
 def test_names_of_metadata_are_in_small_letters_behind_a_proxy_that_capitalizes_headers(behind_proxy: S3Store, s3_proxy: S3Proxy) -> None:
     def capitalized(call: Call) -> Reply:
         answer = call.forward()
