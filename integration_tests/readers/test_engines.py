@@ -129,10 +129,15 @@ def expect_lists_are_searched_and_aggregated(table: PublishedTable) -> None:
         "last": date.fromisoformat(max(row["day"] for row in people)),
         "sum": sum(row["address"]["zip"] for row in people),
     }
+    moments = [row["moment"] for row in table.chain_rows() if row["moment"]]
+    latest = {"first": min(moments), "latest": max(moments)}
     query = "SELECT count(*) AS rows, min(price) AS least, max(day) AS last, sum(address.zip) AS sum FROM "
     for read in (table.delta, table.iceberg):
         assert dict(zip(wanted, table.readers.spark.counts(read, list(wanted)), strict=True)) == wanted, read
         assert table.readers.spark.rows(query + read) == [aggregated], read
+        # Alone, these could be answered by the bounds of the files, which are in milliseconds.
+        found = table.readers.spark.rows(f"SELECT min(moment) AS first, max(moment) AS latest FROM {read}")
+        assert [neutral(row) for row in found] == [neutral(latest)], read
 
 
 def statement(table: PublishedTable, engine: str) -> str:

@@ -115,9 +115,18 @@ def test_the_table_is_made_once_and_says_whose_it_is(lake: Lake) -> None:
         "airbyte.snapshot-id": str(made.metadata.current_snapshot_id),
     }
     assert (made.properties["gc.enabled"], made.properties["commit.retry.num-retries"]) == ("false", "0")
+    assert made.properties["write.metadata.metrics.default"] == "counts", "or Spark answers MIN and MAX with bounds"
     lake.synced(2, ID, {"id": 2})
     assert lake.iceberg().metadata.table_uuid == made.metadata.table_uuid
     assert lake.rows("id") == [{"id": 1}, {"id": 2}]
+
+
+def test_a_table_from_before_gets_the_properties_of_new_ones(lake: Lake) -> None:
+    lake.synced(1, ID, {"id": 1})
+    lake.iceberg().transaction().remove_properties("write.metadata.metrics.default").commit_transaction()
+    lake.synced(2, ID, {"id": 2})
+
+    assert lake.iceberg().properties["write.metadata.metrics.default"] == "counts"
 
 
 def test_each_publish_is_one_snapshot_with_the_files_that_changed(lake: Lake) -> None:
