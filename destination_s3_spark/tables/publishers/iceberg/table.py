@@ -7,6 +7,7 @@ pinned to one minor release for that reason.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -102,10 +103,7 @@ def load(catalog: Catalog, place: Place) -> Table | None:
     except (NoSuchTableError, NoSuchNamespaceError):
         return None
     except FileNotFoundError as gone:
-        raise NotPublished(
-            f"The metadata of the Iceberg table {'.'.join(place.identifier)} is gone from the bucket: '{gone}'. Drop the table in the "
-            "catalog, without its files; the next sync makes it again."
-        ) from gone
+        raise _metadata_is_gone(place, gone) from gone
     owner = table.properties.get(OWNER)
     if owner != place.owner:
         whose = "it was not made by this connector" if owner is None else f"it belongs to the table under '{owner}'"
@@ -115,6 +113,13 @@ def load(catalog: Catalog, place: Place) -> Table | None:
         )
     _require_unchanged(table, place)
     return table
+
+
+def _metadata_is_gone(place: Place, gone: FileNotFoundError) -> NotPublished:
+    return NotPublished(
+        f"The metadata of the Iceberg table {'.'.join(place.identifier)} is gone from the bucket: '{gone}'. Drop the table in the "
+        "catalog, without its files; the next sync makes it again."
+    )
 
 
 def _require_unchanged(table: Table, place: Place) -> None:
@@ -161,7 +166,10 @@ def publish(catalog: Catalog, store: ObjectStore, place: Place, state: TableStat
             change.commit()
         except (CommitFailedException, CommitStateUnknownException, NoSuchTableError):
             continue  # the table tells at the next attempt
-        change.delete_expired()
+        except FileNotFoundError as gone:
+            raise _metadata_is_gone(place, gone) from gone
+        with suppress(FileNotFoundError):  # manifests of an old snapshot, which are to be deleted
+            change.delete_expired()
         return
     raise NotPublished(
         f"The Iceberg catalog refused {TRIES} commits in a row or did not say what became of them: another program keeps changing "
@@ -338,6 +346,13 @@ class _ReplaceFiles(_OverwriteFiles):
         """Merge small manifests, each of which would cost a request at every later publish."""
         merging: _ManifestMergeManager[_OverwriteFiles] = _ManifestMergeManager(MANIFEST_BYTES, MANIFESTS_TO_MERGE, True, self)
         return merging.merge_manifests(manifests)
+
+    def _clean_all_uncommitted(self) -> None:
+        """Keep the manifests of a commit that the catalog reports as a conflict.
+
+        It may have landed: a client, or a proxy before the catalog, sends it again after a lost answer, and the second one meets the first.
+        A commit that did not land leaves them as orphans.
+        """
 
 
 def _evolve(transaction: Transaction, wanted: Schema) -> None:

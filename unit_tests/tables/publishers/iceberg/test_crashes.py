@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import CommitFailedException
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.log import Chain
@@ -18,11 +20,12 @@ from destination_s3_spark.formats.file_statistics import WrittenFile
 from destination_s3_spark.schema.arrow import schema_to_text
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.commit.writer import TableWriter
+from destination_s3_spark.tables.publishers.iceberg import table as iceberg_table
 from destination_s3_spark.tables.publishers.iceberg.files import io_properties
 from unit_tests.chain.fake_store import Crash, FakeStore, Fault
 from unit_tests.chain.one_table import TABLE, writer
 from unit_tests.schema.of_arrow import recorded
-from unit_tests.tables.publishers.iceberg.lake import MICROS_ENCODING, NAME, OWN_COLUMNS, published
+from unit_tests.tables.publishers.iceberg.lake import MICROS_ENCODING, NAME, OWN_COLUMNS, published, warnings
 
 SETTINGS = S3Settings("bucket")
 SCHEMA = {
@@ -135,6 +138,56 @@ def test_a_death_between_calls_of_the_catalog_heals_at_the_next_sync(
     monkeypatch.setattr(SqlCatalog, name, call)
     replaced(store, tmp_path, 2)
 
+    assert shown(store, tmp_path) == live(store)
+
+
+def test_a_commit_that_landed_and_is_reported_as_a_conflict_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lost answer: the request is sent again by a client or a proxy, and meets what it did the first time."""
+    store = FakeStore()
+    replaced(store, tmp_path, 1)
+    commit, refused = SqlCatalog.commit_table, []
+
+    def landed(self: SqlCatalog, *arguments: Any) -> Any:
+        answer = commit(self, *arguments)
+        if not refused:
+            refused.append(True)
+            raise CommitFailedException("Requirement failed: branch main has changed")
+        return answer
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", landed)
+    replaced(store, tmp_path, 2)
+    assert refused
+    assert shown(store, tmp_path) == live(store)
+    replaced(store, tmp_path, 3)
+    assert shown(store, tmp_path) == live(store)
+
+
+def test_a_table_whose_manifests_are_gone_is_made_again_when_it_was_dropped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store = FakeStore()
+    replaced(store, tmp_path, 1)
+    store.delete([key for key in store.objects if key.endswith(".avro")])
+    replaced(store, tmp_path, 2)
+    (warning,) = warnings(caplog)
+    assert "The metadata of the Iceberg table shop.users is gone from the bucket: 's3://bucket/lake/users/_iceberg/" in warning
+    assert "Drop the table in the catalog, without its files" in warning
+
+    SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/catalog.db").drop_table(NAME)
+    replaced(store, tmp_path, 3)
+    assert shown(store, tmp_path) == live(store)
+
+
+def test_manifests_of_an_old_snapshot_may_be_gone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = FakeStore()
+    replaced(store, tmp_path, 1)
+    old = [key for key in store.objects if key.endswith(".avro")]
+    replaced(store, tmp_path, 2)
+    store.delete(old)
+    monkeypatch.setattr(iceberg_table, "SNAPSHOTS_KEPT", timedelta(0))
+    replaced(store, tmp_path, 3)
+
+    assert warnings(caplog) == []
     assert shown(store, tmp_path) == live(store)
 
 
