@@ -184,6 +184,11 @@ class _RestCatalog(ConfinedFiles, RestCatalog):
         session.auth = _as_it_is  # otherwise requests would look for the host in this machine's .netrc
         return super()._create_legacy_oauth2_auth_manager(session)
 
+    def _config_headers(self, session: Session) -> None:
+        """Ask for no credentials with a table, which are never used: servers that are to hand out some and cannot refuse everything."""
+        super()._config_headers(session)
+        session.headers.pop("X-Iceberg-Access-Delegation", None)
+
     def _fetch_config(self) -> None:
         given, uri = self.properties, self.uri
         super()._fetch_config()
@@ -239,7 +244,7 @@ class Connection:
         if isinstance(error, _REFUSED) or is_denied(error):
             return (
                 f"The Iceberg catalog refused the request ({kind}{self._said(error)}). Check the credentials in publish.iceberg and their "
-                "permissions on the namespace."
+                "permissions on the namespace, or the locations that it allows."
             )
         if isinstance(error, SSLError):
             reason = (

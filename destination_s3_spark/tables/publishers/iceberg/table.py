@@ -6,8 +6,8 @@ pinned to one minor release for that reason.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -58,6 +58,8 @@ TRIES = 4
 """Most attempts to commit while others change the table, or while the catalog does not tell the outcome."""
 SNAPSHOTS_KEPT = timedelta(days=1)
 """Age from which older snapshots are expired. Their data files may already be gone, because a merge deletes what it replaced."""
+NEWEST_FORMAT = 2
+"""The newest version of Iceberg's format that pyiceberg can write. A catalog may give tables a later one by default."""
 MANIFESTS_TO_MERGE = 16
 MANIFEST_BYTES = 8 * 2**20
 
@@ -123,8 +125,14 @@ def _metadata_is_gone(place: Place, gone: FileNotFoundError) -> NotPublished:
 
 
 def _require_unchanged(table: Table, place: Place) -> None:
-    """Raise NotPublished if somebody has changed a property that chooses code or places of files."""
+    """Raise NotPublished if somebody has changed the table's format, or a property that chooses code or places of files."""
     found = table.properties
+    if table.metadata.format_version > NEWEST_FORMAT:
+        raise NotPublished(
+            f"The Iceberg table {'.'.join(place.identifier)} has version {table.metadata.format_version} of Iceberg's format, which the "
+            f"connector cannot write: {NEWEST_FORMAT} is the newest. Drop the table in the catalog, without its files; the next sync makes "
+            "it again."
+        )
     foreign = sorted(name for name in found if name.endswith("impl"))
     if found.get(TableProperties.WRITE_METADATA_PATH) != place.metadata:
         foreign.append(TableProperties.WRITE_METADATA_PATH)
@@ -179,17 +187,24 @@ def publish(catalog: Catalog, store: ObjectStore, place: Place, state: TableStat
 
 def try_out(catalog: Catalog, place: Place) -> None:
     """Create a table, change and drop it, and the namespace too if there was none. Raises pyiceberg's exceptions."""
-    created = _has_created_namespace(catalog, place)
+    with ExitStack() as undoing:
+        if _has_created_namespace(catalog, place):
+            undoing.enter_context(_undone_by(lambda: catalog.drop_namespace(place.identifier[:-1])))
+        undoing.enter_context(_undone_by(lambda: catalog.drop_table(place.identifier)))
+        table = _create(catalog, place, iceberg_schema([Field("id", "id", Scalar.INTEGER)], (1,)))
+        table.transaction().set_properties({BLOCK: "0"}).commit_transaction()
+
+
+@contextmanager
+def _undone_by(undo: Callable[[], object]) -> Iterator[None]:
+    """Undo at the end what a block did, also one that failed and may have done it all the same. Its own error is the one that is raised."""
     try:
-        schema = iceberg_schema([Field("id", "id", Scalar.INTEGER)], (1,))
-        table = catalog.create_table(place.identifier, schema, place.location, properties=place.settings())
-        try:
-            table.transaction().set_properties({BLOCK: "0"}).commit_transaction()
-        finally:
-            catalog.drop_table(place.identifier)
-    finally:
-        if created:
-            catalog.drop_namespace(place.identifier[:-1])
+        yield
+    except BaseException:
+        with suppress(Exception):
+            undo()
+        raise
+    undo()
 
 
 def _has_created_namespace(catalog: Catalog, place: Place) -> bool:
@@ -207,13 +222,23 @@ def _has_created_namespace(catalog: Catalog, place: Place) -> bool:
 
 
 def _created(catalog: Catalog, place: Place, wanted: LiveTable) -> Table | None:
-    """Create the table and its namespace. Return None if another program was faster."""
+    """Create the table and its namespace, or return the one of a faster program. Return None if the catalog does not say what it did."""
     _has_created_namespace(catalog, place)
     try:
-        schema = iceberg_schema(wanted.columns, wanted.ids)
-        return catalog.create_table(place.identifier, schema, place.location, properties=place.settings())
-    except (TableAlreadyExistsError, CommitStateUnknownException):
+        return _create(catalog, place, iceberg_schema(wanted.columns, wanted.ids))
+    except TableAlreadyExistsError:
+        # Catalogs answer so for other reasons too, and then what they say is all that there is to tell.
+        faster = load(catalog, place)
+        if faster is None:
+            raise
+        return faster
+    except CommitStateUnknownException:
         return None
+
+
+def _create(catalog: Catalog, place: Place, schema: Schema) -> Table:
+    properties = {**place.settings(), TableProperties.FORMAT_VERSION: str(NEWEST_FORMAT)}
+    return catalog.create_table(place.identifier, schema, place.location, properties=properties)
 
 
 def _is_newer(table: Table, state: TableState) -> bool:

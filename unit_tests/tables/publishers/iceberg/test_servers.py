@@ -1,0 +1,166 @@
+"""REST catalogs that refuse what others do: what is published all the same, and what is said of the rest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from destination_s3_spark.chain.files import FileKind
+from destination_s3_spark.config.iceberg_options import IcebergRest
+from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.tables.publishers.iceberg import table as iceberg_table
+from destination_s3_spark.tables.publishers.iceberg.catalogs import Connection
+from destination_s3_spark.tables.publishers.iceberg.publisher import IcebergCatalog, IcebergTable
+from destination_s3_spark.tables.publishers.publication import NotPublished
+from integration_tests.hostile_catalog import HostileCatalog, Json, served
+from unit_tests.chain.fake_store import FakeStore
+from unit_tests.chain.one_table import TABLE, writer
+from unit_tests.tables.publishers.iceberg.lake import NAME, warnings
+from unit_tests.tables.publishers.iceberg.test_crashes import SCHEMA, staged
+
+Refusal = tuple[int, str, str]
+"""Status, type and message of an error."""
+TABLES = "/tables"
+CHECKED = iceberg_table.Place(("default", "checked"), *["s3://bucket/t"] * 3)
+
+
+@dataclass
+class Server(HostileCatalog):
+    """A catalog that refuses some requests. Its namespaces have to be made."""
+
+    refuse: Callable[[str, str, Json], Refusal | None] = lambda *_: None
+    namespaces: set[str] = field(default_factory=set)
+    changed: Json = field(default_factory=dict)
+    """What every table has in its metadata instead of what it was made with."""
+
+    def answer(self, method: str, path: str, body: bytes) -> tuple[int, Json]:
+        asked: Json = json.loads(body) if body else {}
+        if refused := self.refuse(method, path, asked):
+            return error(*refused)
+        match method, path.strip("/").split("/")[1:]:
+            case "POST", ["namespaces"]:
+                self.namespaces.add(asked["namespace"][0])
+                return 200, {"namespace": asked["namespace"], "properties": {}}
+            case _, ["namespaces", name] if name not in self.namespaces:
+                return error(404, "NoSuchNamespaceException", "no such namespace")
+            case "DELETE", ["namespaces", name]:
+                self.namespaces.remove(name)
+                return 204, {}
+        return super().answer(method, path, body)
+
+    def _told(self, name: str) -> Json:
+        told = super()._told(name)
+        return {**told, "metadata": told["metadata"] | self.changed}
+
+    def calls(self, method: str) -> list[str]:
+        return [path.partition("?")[0].removeprefix("/v1/") for name, path, _ in self.requests if name == method]
+
+
+def error(status: int, kind: str, message: str) -> tuple[int, Json]:
+    return status, {"error": {"message": message, "type": kind, "code": status}}
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with served(Server()) as running:
+        assert isinstance(running, Server)
+        yield running
+
+
+def check(server: Server) -> None:
+    with Connection(IcebergRest(uri=server.uri, token="t"), S3Settings("bucket")).calls(FakeStore(), "t/") as catalog:
+        iceberg_table.try_out(catalog, CHECKED)
+
+
+def synced(server: Server, store: FakeStore, sync_id: int) -> None:
+    """A sync that replaces all files of the table by one."""
+    publisher = IcebergTable(IcebergCatalog(IcebergRest(uri=server.uri), S3Settings("bucket")), NAME, TABLE.folder)
+    made = writer(store, sync_id, publishers=[publisher])
+    made.open()
+    made.ensure_schema(SCHEMA)
+    made.merge([staged(made, store)], made.live_files().of(FileKind.FINAL), None)
+    made.close()
+
+
+def shown(server: Server, store: FakeStore) -> set[str]:
+    """The files that readers of the catalog see."""
+    with Connection(IcebergRest(uri=server.uri), S3Settings("bucket")).calls(store, "lake/users/_iceberg/") as catalog:
+        return {task.file.file_path.removeprefix("s3://bucket/") for task in catalog.load_table(NAME).scan().plan_files()}
+
+
+def test_no_request_asks_for_credentials(server: Server) -> None:
+    """Polaris and Gravitino refuse it if they have none to hand out."""
+    check(server)
+    assert server.calls("POST") == ["namespaces", "namespaces/default/tables", "namespaces/default/tables/checked"]
+    assert {name for _, _, headers in server.requests for name in headers if "delegation" in name.lower()} == set()
+
+
+def test_a_check_leaves_nothing_behind(server: Server) -> None:
+    check(server)
+    assert (server.namespaces, server.tables) == (set(), {})
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_a_check_that_fails_undoes_what_it_can_and_tells_the_first_error(server: Server, made: bool) -> None:
+    def refuse(method: str, path: str, asked: Json) -> Refusal | None:
+        if method == "POST" and path.endswith(TABLES):
+            if made:
+                HostileCatalog.answer(server, method, path, json.dumps(asked).encode())
+            return 504, "Timeout", "no answer from the store"
+        return (409, "NamespaceNotEmptyException", "not empty") if method == "DELETE" and TABLES not in path else None
+
+    server.refuse = refuse
+    with pytest.raises(NotPublished, match="no answer from the store"):
+        check(server)
+    assert server.calls("DELETE") == ["namespaces/default/tables/checked", "namespaces/default"]
+    assert server.tables == {}
+
+
+def test_a_location_that_is_not_allowed_is_a_refusal_in_the_words_of_the_catalog(server: Server) -> None:
+    def refuse(method: str, path: str, _: Json) -> Refusal | None:
+        outside = "Invalid locations '[s3://bucket/t]': not in the list of allowed locations: [s3://bucket/default/]"
+        return (403, "ForbiddenException", outside) if method == "POST" and path.endswith(TABLES) else None
+
+    server.refuse = refuse
+    with pytest.raises(NotPublished) as refused:
+        check(server)
+    assert "not in the list of allowed locations: [s3://bucket/default/])" in str(refused.value)
+    assert "their permissions on the namespace, or the locations that it allows." in str(refused.value)
+
+
+def test_a_conflict_without_a_table_is_told_in_the_words_of_the_catalog(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    def refuse(method: str, path: str, _: Json) -> Refusal | None:
+        unsupported = "Properties contain unsupported property: 'write.metadata.path'"
+        return (409, "FailedToSetProperties", unsupported) if method == "POST" and path.endswith(TABLES) else None
+
+    server.refuse = refuse
+    synced(server, FakeStore(), 1)
+    (warning,) = warnings(caplog)
+    assert "FailedToSetProperties: Properties contain unsupported property: 'write.metadata.path'" in warning
+
+
+def test_a_table_is_made_in_the_newest_format_that_can_be_written(server: Server) -> None:
+    asked = []
+
+    def noted(method: str, path: str, body: Json) -> None:
+        if method == "POST" and path.endswith(TABLES):
+            asked.append(body["properties"]["format-version"])
+
+    server.refuse = noted
+    synced(server, FakeStore(), 1)
+    assert asked == ["2"]
+    assert server.tables["users"].format_version == 2
+    assert "format-version" not in server.tables["users"].properties
+
+
+def test_a_table_in_a_later_format_is_not_published(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    store = FakeStore()
+    synced(server, store, 1)
+    server.changed = {"format-version": 3, "next-row-id": 0}
+    synced(server, store, 2)
+    (warning,) = warnings(caplog)
+    assert "The Iceberg table shop.users has version 3 of Iceberg's format" in warning
+    assert "Drop the table in the catalog, without its files" in warning
