@@ -17,6 +17,7 @@ from pyiceberg.exceptions import (
     CommitStateUnknownException,
     NoSuchNamespaceError,
     NoSuchTableError,
+    RESTError,
     TableAlreadyExistsError,
 )
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestFile
@@ -176,8 +177,7 @@ def publish(catalog: Catalog, store: ObjectStore, place: Place, state: TableStat
             continue  # the table tells at the next attempt
         except FileNotFoundError as gone:
             raise _metadata_is_gone(place, gone) from gone
-        with suppress(FileNotFoundError):  # manifests of an old snapshot, which are to be deleted
-            change.delete_expired()
+        change.expire()
         return
     raise NotPublished(
         f"The Iceberg catalog refused {TRIES} commits in a row or did not say what became of them: another program keeps changing "
@@ -258,7 +258,6 @@ class _Change:
         self._files = wanted.files
         self._waiting = wanted.waiting
         self._partitioning = shown_partitioning(wanted.partitioning)
-        self._expired: list[Snapshot] = []
 
     def commit(self) -> None:
         """Commit schema, files and properties at once. Raises pyiceberg's exceptions."""
@@ -280,19 +279,37 @@ class _Change:
         transaction.set_properties({name: value for name, value in properties.items() if now.get(name) != value})
         if gone := [name for name in WAITING_PROPERTIES if name in now and name not in self._waiting]:
             transaction.remove_properties(*gone)
-        self._expire(transaction)
         transaction.commit_transaction()
 
-    def delete_expired(self) -> None:
-        """Delete the manifests of snapshots that were expired with the commit. A crash before it leaves them as orphans."""
-        if not self._expired:
+    def expire(self) -> None:
+        """Remove old snapshots, unless somebody keeps some by a branch or a tag, and delete their manifests.
+
+        This is a commit of its own, because a catalog may refuse it (Nessie does). Then the snapshots stay until the next publish. A crash
+        after it leaves the manifests as orphans.
+        """
+        metadata = self._table.metadata
+        if set(metadata.refs) - {MAIN_BRANCH}:
             return
+        oldest = (datetime.now(UTC) - SNAPSHOTS_KEPT).timestamp() * 1000
+        heads = {ref.snapshot_id for ref in metadata.refs.values()}
+        expired = [old for old in metadata.snapshots if old.timestamp_ms < oldest and old.snapshot_id not in heads]
+        if not expired:
+            return
+        transaction = self._table.transaction()
+        ExpireSnapshots(transaction).by_ids([snapshot.snapshot_id for snapshot in expired]).commit()
+        transaction._stage((), (AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=metadata.current_snapshot_id),))
+        with suppress(CommitFailedException, NoSuchTableError, RESTError, FileNotFoundError):
+            transaction.commit_transaction()
+            self._delete_manifests(expired)
+
+    def _delete_manifests(self, expired: Sequence[Snapshot]) -> None:
+        """Delete the manifests that none but these snapshots has. Raises FileNotFoundError if one that is to be read is gone."""
         io = self._table.io
-        remaining = [snapshot for snapshot in self._table.metadata.snapshots if snapshot not in self._expired]
+        remaining = self._table.metadata.snapshots
         # A manifest that the oldest remaining snapshot does not have is in none of the later ones.
         kept = {manifest.manifest_path for manifest in min(remaining, key=lambda snapshot: snapshot.timestamp_ms).manifests(io)}
-        gone = {manifest.manifest_path for snapshot in self._expired for manifest in snapshot.manifests(io)} - kept
-        lists = {snapshot.manifest_list for snapshot in self._expired}
+        gone = {manifest.manifest_path for snapshot in expired for manifest in snapshot.manifests(io)} - kept
+        lists = {snapshot.manifest_list for snapshot in expired}
         bucket = f"{self._place.metadata}/"
         folder = bucket.partition("://")[2].partition("/")[2]
         names = {path.removeprefix(bucket) for path in gone | lists if path.startswith(bucket)}
@@ -316,7 +333,8 @@ class _Change:
             transaction._stage((), (AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=current.snapshot_id if current else None),))
             return _id(current)
         producer = _ReplaceFiles(
-            Operation.APPEND if current is None else Operation.OVERWRITE,
+            # Readers of what is new read appends alone, and stop at overwrites or skip them.
+            Operation.OVERWRITE if replaced or foreign_deletes else Operation.APPEND,
             transaction,
             self._table.io,
             snapshot_properties={OWNER: self._place.owner, BLOCK: str(self._state.sequence_number)},
@@ -347,17 +365,6 @@ class _Change:
         )
         file.spec_id = spec_id
         return file
-
-    def _expire(self, transaction: Transaction) -> None:
-        """Stage the removal of old snapshots, unless somebody keeps some by a branch or a tag."""
-        metadata = transaction.table_metadata
-        if set(metadata.refs) - {MAIN_BRANCH}:
-            return
-        oldest = (datetime.now(UTC) - SNAPSHOTS_KEPT).timestamp() * 1000
-        heads = {ref.snapshot_id for ref in metadata.refs.values()}
-        self._expired = [old for old in metadata.snapshots if old.timestamp_ms < oldest and old.snapshot_id not in heads]
-        if self._expired:
-            ExpireSnapshots(transaction).by_ids([snapshot.snapshot_id for snapshot in self._expired]).commit()
 
 
 class _ReplaceFiles(_OverwriteFiles):

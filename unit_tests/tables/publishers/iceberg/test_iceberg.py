@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
+from pyiceberg.table.snapshots import Operation
 
 from destination_s3_spark.chain.files import GENERATION_METADATA, FileKind
 from destination_s3_spark.errors import Fenced
@@ -145,6 +146,8 @@ def test_each_publish_is_one_snapshot_with_the_files_that_changed(lake: Lake) ->
         ("1", None),
         ("1", "3"),
     ]
+    operations = [summary.operation for summary in summaries if summary]
+    assert operations == [Operation.APPEND, Operation.APPEND, Operation.APPEND, Operation.OVERWRITE], "streams read appends alone"
     assert lake.paths() == {merged.key} == lake.live()
     assert lake.rows("id") == [{"id": 9}]
     assert table.properties["airbyte.block"] == str(writer.state.sequence_number - 1 if writer.state else None), "the block before Close"

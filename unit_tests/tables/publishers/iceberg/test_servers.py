@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 import pytest
 
@@ -19,7 +20,7 @@ from integration_tests.hostile_catalog import HostileCatalog, Json, served
 from unit_tests.chain.fake_store import FakeStore
 from unit_tests.chain.one_table import TABLE, writer
 from unit_tests.tables.publishers.iceberg.lake import NAME, warnings
-from unit_tests.tables.publishers.iceberg.test_crashes import SCHEMA, staged
+from unit_tests.tables.publishers.iceberg.test_crashes import SCHEMA, live, staged
 
 Refusal = tuple[int, str, str]
 """Status, type and message of an error."""
@@ -164,3 +165,25 @@ def test_a_table_in_a_later_format_is_not_published(server: Server, caplog: pyte
     (warning,) = warnings(caplog)
     assert "The Iceberg table shop.users has version 3 of Iceberg's format" in warning
     assert "Drop the table in the catalog, without its files" in warning
+
+
+def test_a_catalog_that_removes_no_snapshots_gets_every_publish(
+    server: Server, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nessie keeps its own history."""
+    asked = []
+
+    def refuse(_: str, __: str, body: Json) -> Refusal | None:
+        removes = any(update["action"] == "remove-snapshots" for update in body.get("updates", ()))
+        asked.append(removes)
+        return (400, "UnsupportedOperationException", "Nessie does not support removing snapshots") if removes else None
+
+    server.refuse = refuse
+    monkeypatch.setattr(iceberg_table, "SNAPSHOTS_KEPT", timedelta(0))
+    store = FakeStore()
+    for sync_id in (1, 2, 3):
+        synced(server, store, sync_id)
+
+    assert any(asked)
+    assert warnings(caplog) == []
+    assert shown(server, store) == live(store)
