@@ -58,7 +58,7 @@ SNAPSHOT = "airbyte.snapshot-id"
 TRIES = 4
 """Most attempts to commit while others change the table, or while the catalog does not tell the outcome."""
 SNAPSHOTS_KEPT = timedelta(days=1)
-"""Age from which older snapshots are expired. Their data files may already be gone, because a merge deletes what it replaced."""
+"""Age from which snapshots may be expired. Their data files may already be gone, because a merge deletes what it replaced."""
 NEWEST_FORMAT = 2
 """The newest version of Iceberg's format that pyiceberg can write. A catalog may give tables a later one by default."""
 MANIFESTS_TO_MERGE = 16
@@ -285,15 +285,16 @@ class _Change:
         """Remove old snapshots, unless somebody keeps some by a branch or a tag, and delete their manifests.
 
         This is a commit of its own, because a catalog may refuse it (Nessie does). Then the snapshots stay until the next publish. A crash
-        after it leaves the manifests as orphans.
+        after it leaves the manifests as orphans. It waits until one is twice as old, so that not every publish takes two commits.
         """
         metadata = self._table.metadata
         if set(metadata.refs) - {MAIN_BRANCH}:
             return
-        oldest = (datetime.now(UTC) - SNAPSHOTS_KEPT).timestamp() * 1000
+        now = datetime.now(UTC)
+        oldest, due = ((now - age).timestamp() * 1000 for age in (SNAPSHOTS_KEPT, 2 * SNAPSHOTS_KEPT))
         heads = {ref.snapshot_id for ref in metadata.refs.values()}
         expired = [old for old in metadata.snapshots if old.timestamp_ms < oldest and old.snapshot_id not in heads]
-        if not expired:
+        if not any(old.timestamp_ms < due for old in expired):
             return
         transaction = self._table.transaction()
         ExpireSnapshots(transaction).by_ids([snapshot.snapshot_id for snapshot in expired]).commit()

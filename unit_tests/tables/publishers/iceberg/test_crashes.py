@@ -145,7 +145,8 @@ def test_a_commit_that_landed_and_is_reported_as_a_conflict_is_shown(tmp_path: P
     """A lost answer: the request is sent again by a client or a proxy, and meets what it did the first time."""
     store = FakeStore()
     replaced(store, tmp_path, 1)
-    commit, refused = SqlCatalog.commit_table, []
+    commit = SqlCatalog.commit_table
+    refused: list[bool] = []
 
     def landed(self: SqlCatalog, *arguments: Any) -> Any:
         answer = commit(self, *arguments)

@@ -56,6 +56,12 @@ class Server(HostileCatalog):
         told = super()._told(name)
         return {**told, "metadata": told["metadata"] | self.changed}
 
+    def age(self, name: str, by: timedelta) -> None:
+        """Make the snapshots of a table older."""
+        made = self.tables[name]
+        older = [one.model_copy(update={"timestamp_ms": one.timestamp_ms - int(by.total_seconds() * 1000)}) for one in made.snapshots]
+        self.tables[name] = made.model_copy(update={"snapshots": older})
+
     def calls(self, method: str) -> list[str]:
         return [path.partition("?")[0].removeprefix("/v1/") for name, path, _ in self.requests if name == method]
 
@@ -186,4 +192,17 @@ def test_a_catalog_that_removes_no_snapshots_gets_every_publish(
 
     assert any(asked)
     assert warnings(caplog) == []
+    assert shown(server, store) == live(store)
+
+
+def test_snapshots_of_a_day_go_together(server: Server) -> None:
+    store = FakeStore()
+    for sync_id, hours in enumerate((20, 10, 10, 0), 1):
+        synced(server, store, sync_id)
+        server.age("users", timedelta(hours=hours))
+    assert len(server.tables["users"].snapshots) == 4, "of 40, 20, 10 hours and now"
+    server.age("users", timedelta(hours=13))
+    synced(server, store, 5)
+
+    assert len(server.tables["users"].snapshots) == 3, "of 23, 13 hours and now"
     assert shown(server, store) == live(store)
