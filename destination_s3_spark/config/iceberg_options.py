@@ -28,7 +28,7 @@ def _http_url(text: str) -> str:
 
 
 class IcebergRest(Settings):
-    """A REST catalog: Polaris, Lakekeeper, Gravitino, Nessie, Unity, Snowflake Open Catalog and others."""
+    """A REST catalog: Polaris, Gravitino, Nessie, Snowflake Open Catalog and others, without SigV4."""
 
     model_config = ConfigDict(title="REST catalog")
     type: Literal["rest"] = "rest"
