@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -29,7 +29,7 @@ from destination_s3_spark.tables.columns.row_plan import is_deduplicated
 from destination_s3_spark.tables.commit.generation import earlier_files
 from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
 from destination_s3_spark.tables.configured import RAW_PARQUET, column_rules, decimals, final_options, rules
-from destination_s3_spark.tables.found import FoundTable, FoundTables, KnownRoots, find_tables, located, without_schema
+from destination_s3_spark.tables.found import FoundTable, FoundTables, KnownTables, find_tables, located, without_schema
 from destination_s3_spark.tables.open_table import Layout
 from destination_s3_spark.tables.publishers.publication import Publisher
 from destination_s3_spark.tables.publishers.registry import publishers_of, require_publishable
@@ -61,12 +61,14 @@ class TableFactory:
         treatments.require_matches(sent)
         streams = [stream.id for stream in catalog.streams]
         template = path_template(self.config, self.started_at, catalog.streams[0].sync_id)
-        known = self._roots(template)
-        chains = dict(zip(streams, self.map_tables(lambda stream: self._read_hint(template, stream, known), streams), strict=True))
+        known = self._known(template)
+        chains = self._read_hints(template, streams, known)
         recorded = {stream: chain.state.identity.final_root for stream, chain in chains.items() if chain.state is not None}
-        roots = {stream: root for stream, root in resolve_roots(streams, template, recorded).items() if stream in chains}
-        require_own_roots(catalog, roots, template)
-        require_publishable(self.config, roots, template)
+        if len(recorded) < len(chains):  # a table begins, and its folder must not be that of a table of another catalog
+            recorded = {**known().roots, **recorded}
+        roots = {**recorded, **resolve_roots(streams, template, recorded)}
+        require_own_roots(catalog, roots, recorded, template)
+        require_publishable(self.config, with_neighbours(streams, roots), template)
         publishers = publishers_of(self.config, roots, template, rules(self.config))
         orphans = OrphanUploads(self.store, template.base)
         tables = {}
@@ -100,7 +102,7 @@ class TableFactory:
     def chain_of(self, stream: StreamId) -> Chain:
         """Read the chain of a stream's table to its head. Its state is None if there is no table."""
         template = self.template
-        chain = self._read_hint(template, stream, self._roots(template))
+        chain = self._read_hint(template, stream, self._known(template))
         chain.catch_up()
         return chain
 
@@ -162,16 +164,25 @@ class TableFactory:
         conflicts = UnionConflicts(self.config.tables.union_conflicts)
         return stream_fields(stream.json_schema, stream.id, conflicts, decimals(self.config), unfit_as_text=untyped)
 
-    def _read_hint(self, template: PathTemplate, stream: StreamId, known: KnownRoots) -> Chain:
+    def _read_hints(self, template: PathTemplate, streams: Sequence[StreamId], known: KnownTables) -> dict[StreamId, Chain]:
+        """Read the chains of a catalog's tables from their hints. If the first has no table, only those that have a folder are read."""
+        first = self._read_hint(template, streams[0], known)
+        if first.state is None:
+            known()
+        others = self.map_tables(lambda stream: self._read_hint(template, stream, known), streams[1:])
+        return dict(zip(streams, [first, *others], strict=True))
+
+    def _read_hint(self, template: PathTemplate, stream: StreamId, known: KnownTables) -> Chain:
         """Read the table's chain from its hint, usually one request. The writer catches up with later blocks."""
         table = located(stream, template, template.final_root(stream))
-        chain = Chain(self.store, replace(table, root_flaw=lambda root: root_flaw(root, stream, template, known)))
-        chain.read()
+        chain = Chain(self.store, replace(table, root_flaw=lambda root: root_flaw(root, stream, template, lambda: known().roots)))
+        if not known.lack(table.folder):
+            chain.read()
         return chain
 
-    def _roots(self, template: PathTemplate) -> KnownRoots:
+    def _known(self, template: PathTemplate) -> KnownTables:
         # Tables are read by the threads of `map_tables`, which must not wait for each other.
-        return KnownRoots(lambda: find_tables(self.store, template, self.map_files).roots)
+        return KnownTables(lambda: find_tables(self.store, template, self.map_files))
 
     def _adopting(self, table: Table, template: PathTemplate, root: str) -> Table:
         def adopt() -> list[str]:
@@ -215,17 +226,31 @@ def require_primary_keys(catalog: Catalog) -> None:
         logger.warning("change_log is for append_dedup streams only; these have none: %s", ", ".join(without))
 
 
-def require_own_roots(catalog: Catalog, roots: Mapping[StreamId, str], template: PathTemplate) -> None:
+def with_neighbours(streams: Iterable[StreamId], roots: Mapping[StreamId, str]) -> dict[StreamId, str]:
+    """Return the roots of the streams, and of other tables those that are, hold or lie in one of them."""
+    own = {stream: roots[stream] for stream in streams}
+    others = {stream: root for stream, root in roots.items() if stream not in own}
+    return own | {
+        stream: root for stream, root in others.items() if any(root.startswith(one) or one.startswith(root) for one in own.values())
+    }
+
+
+def require_own_roots(catalog: Catalog, roots: Mapping[StreamId, str], recorded: Mapping[StreamId, str], template: PathTemplate) -> None:
     """Raise ConfigError for a stream that is to be deduplicated or replaced and shares its folder with another table.
 
-    Appending is allowed in a shared folder, because it never has to know which files belong to the table.
+    Appending is allowed in a shared folder, because it never has to know which files belong to the table. `recorded`: the roots of tables
+    that exist, which no option moves.
     """
-    shared = overlaps(roots, template)
+    shared, settled = overlaps(roots, template), overlaps(recorded, template)
     for stream in catalog.streams:
         if stream.id in shared and (is_deduplicated(stream) or write_disposition(stream) is not WriteDisposition.APPEND):
+            way_out = (
+                "A table that exists stays in its folder: sync one of the two into another s3_bucket_path"
+                if stream.id in settled
+                else "Put ${NAMESPACE} and ${STREAM_NAME} into s3_path_format"
+            )
             raise ConfigError(
                 f"Stream '{stream.id}' is to be deduplicated or replaced, but its folder '{roots[stream.id]}' is, holds or lies in that "
-                f"of {shared[stream.id]}. Put ${{NAMESPACE}} and ${{STREAM_NAME}} into s3_path_format, or use an append mode without "
-                "refreshes.",
+                f"of {shared[stream.id]}. {way_out}, or use an append mode without refreshes.",
                 stream=stream.id,
             )

@@ -50,6 +50,8 @@ class FoundTables:
 
     tables: tuple[FoundTable, ...]
     unread: tuple[UnreadTable, ...] = ()
+    folders: frozenset[str] = frozenset()
+    """The internal folders that there are, with a table or not."""
 
     @property
     def roots(self) -> dict[StreamId, str]:
@@ -91,22 +93,27 @@ def find_tables(store: ObjectStore, template: PathTemplate, map_calls: MapCalls 
             tables.append(found)
         elif found is not None:
             unread.append(UnreadTable(folder.removeprefix(template.base).rstrip("/"), found))
-    return FoundTables(tuple(tables), tuple(unread))
+    return FoundTables(tuple(tables), tuple(unread), frozenset(folders))
 
 
-class KnownRoots:
-    """The final roots of all tables in the bucket, looked up when they are asked for, and once. Thread-safe."""
+class KnownTables:
+    """The tables of a bucket path, looked up when they are asked for, and once. Thread-safe."""
 
-    def __init__(self, look_up: Callable[[], Mapping[StreamId, str]]) -> None:
+    def __init__(self, look_up: Callable[[], FoundTables]) -> None:
         self._look_up = look_up
         self._lock = Lock()
-        self._roots: Mapping[StreamId, str] | None = None
+        self._found: FoundTables | None = None
 
-    def __call__(self) -> Mapping[StreamId, str]:
+    def __call__(self) -> FoundTables:
         with self._lock:
-            if self._roots is None:
-                self._roots = self._look_up()
-            return self._roots
+            if self._found is None:
+                self._found = self._look_up()
+            return self._found
+
+    def lack(self, folder: str) -> bool:
+        """Tell whether they have been looked up and none had this internal folder. Looks nothing up itself."""
+        found = self._found
+        return found is not None and folder not in found.folders
 
 
 def located(stream: StreamId, template: PathTemplate, root: str) -> Table:

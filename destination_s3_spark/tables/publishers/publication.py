@@ -146,7 +146,8 @@ def overlap_error(option: str, thing: str, shared: Mapping[StreamId, str]) -> Co
     stream, other = min((str(stream), other) for stream, other in shared.items())
     return ConfigError(
         f"{option} is on, but on S3 stream '{stream}' and {other} overlap: the folder of one is, holds or lies in the other's. "
-        f"A {thing} needs a folder of its own: put ${{NAMESPACE}} and ${{STREAM_NAME}} into s3_path_format, or switch {option} off."
+        f"A {thing} needs a folder of its own: put ${{NAMESPACE}} and ${{STREAM_NAME}} into s3_path_format, or, if both tables exist, sync "
+        f"one of them into another s3_bucket_path, or switch {option} off."
     )
 
 
