@@ -16,7 +16,7 @@ import pytest
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.state import Contents, Counters
-from destination_s3_spark.protocol.catalog import DestinationSyncMode
+from destination_s3_spark.protocol.catalog import Catalog, DestinationSyncMode
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.rules import MergeRule
@@ -25,6 +25,7 @@ from destination_s3_spark.tables.updates.waiting import MOST_RUNS, runs_to_combi
 from unit_tests.places import table_of
 from unit_tests.sync.inline_lake import InlineLake, state, status
 from unit_tests.sync.test_dedup_sync import dedup_catalog, rows
+from unit_tests.sync.test_fresh_reads import fresh
 
 RARELY = {"tables": {"merge": [{"stream": "users", "at_least_every_hours": 24, "when_changed_percent": 50}]}}
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -103,6 +104,27 @@ def test_another_key_is_merged_at_once(lake: InlineLake, waits: bool) -> None:
         sync(lake, 2, range(10))
     lake.sync(dedup_catalog(key="note", key_type="string"), [rows([{"note": "3 of 2"}], 3), state(3), status("COMPLETE")])
     assert contents(lake).waiting == Counters()
+
+
+def cdc_catalog(deleted_at: dict[str, str]) -> Catalog:
+    properties = {"id": {"type": "integer"}, "note": {"type": "string"}, "_ab_cdc_deleted_at": deleted_at}
+    catalog = dedup_catalog()
+    return replace(catalog, streams=(replace(catalog.streams[0], json_schema={"type": "object", "properties": properties}),))
+
+
+@pytest.mark.parametrize("file_format", ["CSV", "JSONL"])
+def test_runs_of_text_rows_are_merged_at_once_when_the_type_of_deletions_changes(
+    s3_settings: S3Settings, tmp_path: Path, file_format: str
+) -> None:
+    lake = InlineLake(s3_settings, tmp_path, options=RARELY, format={"format_type": file_format})
+    text, time = {"type": "string"}, {"type": "string", "format": "date-time", "airbyte_type": "timestamp_with_timezone"}
+    waiting = []
+    for number, (ids, kind) in enumerate([(range(100), text), (range(9), text), (range(5), time), (range(3), time)], start=1):
+        found = [{"id": i, "note": f"{i} of {number}"} for i in ids]
+        lake.sync(cdc_catalog(kind), [rows(found, number), state(number), status("COMPLETE")])
+        waiting.append(contents(lake).waiting.files)
+        assert fresh(lake).to_table().num_rows == 100
+    assert waiting == [0, 1, 0, 1]
 
 
 @pytest.mark.parametrize("hint", [True, False], ids=["with the hint", "without it"])

@@ -55,7 +55,7 @@ def update_of(table: OpenTable, resources: Callable[[], Resources]) -> Update | 
 def merge_waits(table: OpenTable, spec: KeySpec) -> bool:
     """Tell whether the user's rule lets the runs of an open table wait.
 
-    They do not unless the whole table has the order of today's key, and today's format.
+    They do not unless the whole table has the order of today's key, today's types and today's format.
     """
     rule, contents = table.rules.merges_of(table.stream.id), table.writer.open().contents
     if rule is None or contents.pending is not None or rule.is_due(contents, table.writer.now()):
@@ -64,7 +64,8 @@ def merge_waits(table: OpenTable, spec: KeySpec) -> bool:
     pairs, todays = list(pairs_of(live)), format_of(table.layout.final.extension)
     if any(format_of(final.key) is not todays for _, final in pairs):
         return False
-    return all(file.sorted_by == spec.fingerprint for file in (*live.of(FileKind.DELTA), *(rows for rows, _ in pairs)))
+    sorted_files = (*live.of(FileKind.DELTA), *(rows for rows, _ in pairs))
+    return all(file.sorted_by == spec.fingerprint and not table.is_outdated(file) for file in sorted_files)
 
 
 def merge_of(table: OpenTable, resources: Resources) -> Update | None:
