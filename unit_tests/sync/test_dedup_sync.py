@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -121,6 +122,32 @@ def test_many_small_merges_leave_one_file_of_deletions(lake: InlineLake) -> None
     assert lake.ids() == [5, 6, 7, 8, 9], "an older row brought a deleted one back"
 
 
+@pytest.mark.parametrize("file_format", ["Parquet", "CSV"])
+@pytest.mark.parametrize(("kind", "older", "newer"), [("number", 5.5, 10.5), ("string", "05", "2")])
+def test_deletions_keep_older_rows_away_when_the_type_of_the_cursor_changes(
+    lake: InlineLake, file_format: str, kind: str, older: object, newer: object
+) -> None:
+    lake.format, lake.options = {"format_type": file_format}, {"tables": {"raw_tables": False}}
+    before, after = (with_cursor(with_deletions(dedup_catalog()), one) for one in ("integer", kind))
+    lake.sync(before, [rows(({"id": i, "note": "first", "lsn": 1} for i in range(3)), 1), state(0), status("COMPLETE")])
+    lake.sync(before, [rows([{"id": 1, "lsn": 10, "_ab_cdc_deleted_at": "2026-01-01T00:00:00Z"}], 2), state(1), status("COMPLETE")])
+    lake.sync(after, [rows([{"id": 1, "note": "older", "lsn": older}], 3), state(2), status("COMPLETE")])
+    assert sum(file.rows for file in final(lake).values()) == 2
+    lake.sync(after, [rows([{"id": 1, "note": "newer", "lsn": newer}], 4), state(3), status("COMPLETE")])
+    assert sum(file.rows for file in final(lake).values()) == 3
+
+
+def test_a_changed_type_of_the_key_drops_tombstones_with_a_warning(lake: InlineLake, caplog: pytest.LogCaptureFixture) -> None:
+    lake.options = {"tables": {"raw_tables": False}}
+    catalogs = [with_deletions(dedup_catalog(key_type=kind)) for kind in ("integer", "string")]
+    lake.sync(catalogs[0], [rows([{"id": 1}, {"id": 2}], 1), state(0), status("COMPLETE")])
+    lake.sync(catalogs[0], [rows([{"id": 1, "_ab_cdc_deleted_at": "2026-01-01T00:00:00Z"}], 2), state(1), status("COMPLETE")])
+    with caplog.at_level(logging.WARNING, "airbyte"):
+        lake.sync(catalogs[1], [rows([{"id": "2"}], 3), state(2), status("COMPLETE")])
+    assert "tombstones of 1 keys are dropped, because they are of another primary key or another type of it" in caplog.text
+    assert live(lake).of(FileKind.TOMBSTONE) == ()
+
+
 @pytest.mark.slow
 def test_more_runs_than_a_task_can_hold_are_combined_first_and_arrival_still_decides(lake: InlineLake) -> None:
     lake.merge_budget_bytes = 1
@@ -143,3 +170,10 @@ def with_deletions(catalog: Catalog) -> Catalog:
     (stream,) = catalog.streams
     properties = {**stream.json_schema["properties"], "_ab_cdc_deleted_at": {"type": "string", "format": "date-time"}}
     return replace(catalog, streams=(replace(stream, json_schema={**stream.json_schema, "properties": properties}),))
+
+
+def with_cursor(catalog: Catalog, kind: str) -> Catalog:
+    (stream,) = catalog.streams
+    properties = {**stream.json_schema["properties"], "lsn": {"type": kind}}
+    schema = {**stream.json_schema, "properties": properties}
+    return replace(catalog, streams=(replace(stream, json_schema=schema, cursor_field=("lsn",)),))

@@ -125,6 +125,15 @@ class KeySpec:
         """The fingerprint of the cursor alone. Stored values of different cursors are not comparable."""
         return _fingerprint(self._cursor)
 
+    def cursor_type(self, fingerprint: str, stored: pa.DataType) -> AirbyteType | None:
+        """Return the type with which today's cursor has this fingerprint, given how its values are stored. None for another cursor."""
+        if self.cursor is None:
+            return None
+        kinds: list[AirbyteType] = [kind for kind in Scalar if arrow_type(kind) == stored]
+        if pa.types.is_decimal128(stored):
+            kinds.append(Decimal(stored.precision, stored.scale))
+        return next((kind for kind in kinds if _fingerprint((replace(self.cursor, type=kind),)) == fingerprint), None)
+
     @property
     def by_position(self) -> bool:
         """Whether the cursor is the position in the source's own log, which rows of its snapshots may not have."""

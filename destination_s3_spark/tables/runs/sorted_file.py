@@ -24,7 +24,7 @@ from destination_s3_spark.errors import Bug
 from destination_s3_spark.formats.file_format import SeekableFile, Sink, require_columns
 from destination_s3_spark.formats.file_statistics import KeyRange, WrittenFile
 from destination_s3_spark.formats.parquet import ParquetCodec, ParquetFile, ParquetOptions
-from destination_s3_spark.schema.airbyte_type import Field
+from destination_s3_spark.schema.airbyte_type import AirbyteType, Field
 from destination_s3_spark.schema.arrow import arrow_type, contiguous
 from destination_s3_spark.tables.runs.keys import (
     CURSOR,
@@ -43,7 +43,7 @@ from destination_s3_spark.tables.runs.keys import (
 )
 from destination_s3_spark.tables.runs.soft_deletions import SoftDeletions
 from destination_s3_spark.tables.runs.winners import BURIED_OFFSET, CLOSED_OFFSET, EXTRACTED_AT, OPENED_OFFSET, STORED_OFFSET, sorted_by_key
-from destination_s3_spark.tables.stored.conversion import project
+from destination_s3_spark.tables.stored.conversion import cast_values, project
 
 RUN_OPTIONS = ParquetOptions(codec=ParquetCodec.ZSTD, row_group_bytes=512 * 2**10, dictionary=False)
 """Options of runs and tombstones.
@@ -225,7 +225,7 @@ class SortedFile:
             raise Bug("A file is not sorted by the table's primary key of today; nothing was merged.")
         landed_soft = kind is FileKind.DELTA and DELETIONS.encode() in (self._footer.metadata or {})
         self._hardened = form.marks if landed_soft and form.soft is None else None
-        self._same_cursor = metadata[CURSOR_FINGERPRINT] == form.spec.cursor_fingerprint
+        self._cursor_type = self._stored_cursor_type(metadata[CURSOR_FINGERPRINT])
         last = bytes.fromhex(metadata[LAST_KEY])
         self._may_be_unfit = bool(self.row_groups) and may_be_unfit(self.row_groups[0].first_key, last, spec)
         without = (RAW_ID, META) if form.only_keys and not self._may_be_unfit else ()
@@ -319,7 +319,18 @@ class SortedFile:
         if self._kind is not FileKind.TOMBSTONE and cursor.name in payload.column_names:
             return payload[cursor.name]
         # If the file has only values of another cursor, they become null: any row with a value of the current cursor is newer.
-        return stored[CURSOR] if self._same_cursor else pa.nulls(len(stored), arrow_type(cursor.type))
+        if self._cursor_type is None:
+            return pa.nulls(len(stored), arrow_type(cursor.type))
+        return cast_values(stored[CURSOR], self._cursor_type, cursor.type)
+
+    def _stored_cursor_type(self, fingerprint: str) -> AirbyteType | None:
+        """Return the type of the values in CURSOR, or None if there are none of today's cursor."""
+        spec = self._form.spec
+        if spec.cursor is None or CURSOR not in self._footer.schema.names:
+            return None
+        if fingerprint == spec.cursor_fingerprint:
+            return spec.cursor.type
+        return spec.cursor_type(fingerprint, self._footer.schema.to_arrow_schema().field(CURSOR).type)
 
 
 def _table(batch: pa.RecordBatch) -> pa.Table:

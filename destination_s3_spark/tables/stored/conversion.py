@@ -140,6 +140,14 @@ def cast_rows(table: pa.Table, stored: TableSchema, wanted: TableSchema, unfit: 
     return pa.Table.from_batches([_cast_batch(batch, stored, wanted, unfit) for batch in batches], wanted.columns)
 
 
+def cast_values(values: pa.ChunkedArray[Any], stored: AirbyteType, wanted: AirbyteType) -> pa.ChunkedArray[Any]:
+    """Cast the values of one column as `cast_rows` does. Those that the new type cannot hold become null."""
+    if stored == wanted:
+        return values
+    chunks = [_typed_from(value_texts(chunk, stored), wanted, (None, 0, ""), Changes()) for chunk in values.chunks]
+    return pa.chunked_array(chunks, arrow_type(wanted))
+
+
 def _cast_batch(batch: pa.RecordBatch, stored: TableSchema, wanted: TableSchema, unfit: UnfitValues) -> pa.RecordBatch:
     changes = Changes()
     columns = []

@@ -190,12 +190,13 @@ def _has_format(form: TableFormat, rows: FileEntry, final: FileEntry) -> bool:
 
 
 def _tombstones(table: OpenTable, buried: Sequence[FileEntry], form: TableFormat) -> tuple[tuple[FileEntry, ...], tuple[FileEntry, ...]]:
-    """Divide tombstone files into those of the table's current key and those of an earlier one, with a warning about these."""
+    """Divide tombstone files into those of the table's current key and type of it, and the others, with a warning about these."""
     current = tuple(file for file in buried if file.sorted_by == form.spec.of_deletions.fingerprint)
     old = tuple(file for file in buried if file not in current)
     if old:
         logger.warning(
-            "stream %s: tombstones of %d keys under an earlier primary key are dropped, because they do not apply to the current key",
+            "stream %s: tombstones of %d keys are dropped, because they are of another primary key or another type of it. An older record "
+            "of such a key that arrives now brings its row back.",
             table.stream.id, sum(file.rows for file in old),
         )  # fmt: skip
     return current, old

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import decimal
 import io
 import json
 import random
 import time
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -18,8 +20,8 @@ from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.formats.file_statistics import WrittenFile
 from destination_s3_spark.formats.parquet import ParquetFile, ParquetOptions
-from destination_s3_spark.schema.airbyte_type import Scalar
-from destination_s3_spark.schema.arrow import RAW_SCHEMA
+from destination_s3_spark.schema.airbyte_type import AirbyteType, Decimal, Field, Scalar
+from destination_s3_spark.schema.arrow import RAW_SCHEMA, arrow_type
 from destination_s3_spark.schema.encodings import Encodings, TimeEncoding
 from destination_s3_spark.tables.runs.keys import (
     CURSOR,
@@ -261,6 +263,32 @@ def test_values_of_a_cursor_the_stream_no_longer_has_do_not_count() -> None:
     run.write(run_rows(raw(rows), rows, SPEC))
     run.close()
     assert read(sink, FileKind.DELTA, form=form(changed, RAW_SCHEMA))[CURSOR].to_pylist() == [None]
+
+
+MIDNIGHT = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("stored", "values", "wanted", "expected"),
+    [
+        (Scalar.INTEGER, [4, None], Scalar.NUMBER, [4.0, None]),
+        (Scalar.INTEGER, [4, None], Scalar.STRING, ["4", None]),
+        (Scalar.STRING, ["4", "four"], Scalar.INTEGER, [4, None]),
+        (Decimal(12, 2), [decimal.Decimal("1.50"), None], Scalar.NUMBER, [1.5, None]),
+        (Scalar.TIMESTAMP_WITH_TIMEZONE, [MIDNIGHT, None], Scalar.TIMESTAMP_WITHOUT_TIMEZONE, [MIDNIGHT, None]),
+        (Scalar.DATE, [MIDNIGHT.date(), None], Scalar.STRING, ["2026-01-02", None]),
+    ],
+)
+def test_the_cursors_of_tombstones_are_cast_when_its_type_has_changed(
+    stored: AirbyteType, values: list[Any], wanted: AirbyteType, expected: list[Any]
+) -> None:
+    before = replace(SPEC, cursor=Field("seen", "seen", stored))
+    today = replace(SPEC, cursor=Field("seen", "seen_1", wanted))
+    schema, found = tombstone_schema(before), tombstones()
+    columns = [found[KEY], pa.array(values, schema.field(CURSOR).type), found[EXTRACTED_AT]]
+    file = sorted_file(pa.RecordBatch.from_arrays(columns, schema=schema), spec=before)
+    read_back = read(file, FileKind.TOMBSTONE, form=form(today))
+    assert (read_back[CURSOR].type, read_back[CURSOR].to_pylist()) == (arrow_type(wanted), expected)
 
 
 def test_a_file_sorted_by_another_key_is_not_read() -> None:
