@@ -89,6 +89,7 @@ def changes_and_another_snapshot(lake: InlineLake) -> None:
 EXPECTED = {2: "second", 3: "later", 4: "later"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("deletions", ["hard", "soft"])
 @pytest.mark.parametrize("file_format", FORMATS)
 def test_rows_of_another_snapshot_replace_changes_and_deletions(
@@ -102,6 +103,7 @@ def test_rows_of_another_snapshot_replace_changes_and_deletions(
     assert names(lake) == EXPECTED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("logged", [False, True], ids=["", "logged"])
 @pytest.mark.parametrize("deletions", ["hard", "soft"])
 def test_runs_that_wait_are_merged_as_they_would_have_been_at_once(
@@ -192,6 +194,7 @@ def test_a_block_of_barred_keys_alone_begins_no_snapshot(s3_settings: S3Settings
     assert (names(lake), snapshots(lake)) == ({2: large}, [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("deletions", ["hard", "soft"])
 def test_any_snapshots_and_changes_make_the_rows_of_the_reference(
