@@ -154,9 +154,9 @@ class _Extracted:
     def add(self, block: TypedBlock, position: Field) -> None:
         since = pc.min(block.final[EXTRACTED_AT].cast(pa.int64())).as_py()
         self.since = since if self.since is None else min(since, self.since)
-        missing = block.final.filter(block.final[position.name].is_null())
-        changes = missing["_airbyte_meta"].to_pylist() if block.unfit[position.source] else ()
-        unfit = sum(any(change["field"] == position.source for change in meta["changes"]) for meta in changes)
+        missing = block.final["_airbyte_meta"].filter(block.final[position.name].is_null())  # one column, whatever the table has
+        metas = missing.to_pylist() if block.unfit[position.source] else ()
+        unfit = sum(any(change["field"] == position.source for change in meta["changes"]) for meta in metas)
         self.without_position += len(missing) - unfit
 
 
