@@ -155,7 +155,7 @@ def pending_in(state: TableState, session: Session) -> Pending | None:
         return contents.pending if contents.pending is not None and contents.pending.complete else None
     if contents.pending is not None and is_published_first(contents.pending, session):
         return contents.pending
-    if session.disposition is WriteDisposition.TRUNCATE:
+    if session.truncates:
         # While the table has rows of other generations, this one stays pending: the others may go only once this one is complete.
         alone = not contents.earlier_rows and not contents.adopted
         goes_on = alone if contents.pending is None else contents.pending.generation == session.generation_id
@@ -173,7 +173,7 @@ def is_published_first(pending: Pending, session: Session) -> bool:
 
     The session's generation may never be. Without this one the table would be as it was before both.
     """
-    if session.disposition is WriteDisposition.TRUNCATE:
+    if session.truncates:
         goes_on = pending.generation == session.generation_id
     else:
         goes_on = session.disposition is not WriteDisposition.OVERWRITE or session.sync_id == pending.sync_id != 0
@@ -252,7 +252,7 @@ def _opening_event(chain: Chain, table: Table, session: Session) -> Seed | OpenE
         if session.disposition is WriteDisposition.DISCARD:
             return OpenEpoch(session.sync_id, contents.generation, session.started_at, discards=True, maintains=True)
         pending = pending_in(chain.state, session)
-        keeps_generation = pending is not None and session.disposition is WriteDisposition.TRUNCATE
+        keeps_generation = pending is not None and session.truncates
         if pending is None and session.truncates and contents.is_replaced_again(session.sync_id, session.generation_id):
             logger.warning(
                 "stream %s: its table keeps the rows of sync %d, because that one completed the same generation %d. If the connection was "
