@@ -112,7 +112,7 @@ class S3Store(ObjectStore):
             if status(error) != 416:
                 raise
             raise self._other_size(key) from error
-        if answer.get("VersionId", "null") != "null":
+        if "VersionId" in answer:  # it is "null" for an object from before the bucket kept versions
             self._has_versions = True
         if part is None and answer["ContentLength"] > most_bytes:
             answer["Body"].close()
