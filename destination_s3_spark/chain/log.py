@@ -75,6 +75,8 @@ class Chain:
         """Bytes per second and core of the table's merges so far. Only the hint has it."""
         self._live: LiveFilesFold | None = None
         self._from_hint = False
+        self._at_head = False
+        """Whether the next block was looked for, or follows one that this session wrote."""
         self.hint_number: int | None = None
         """Number of the last block that the hint covers, if the state began with a hint."""
         self.confirmed = True
@@ -318,7 +320,7 @@ class Chain:
                 live.add(block)
         self.state = state
         self._live = live
-        self._from_hint = False
+        self._from_hint, self._at_head = False, True
 
     def _find_head(self, known: int, bodies: dict[int, bytes]) -> int:
         """Return the head's number by galloping from block `known` (-1: none) and bisecting. Bodies read on the way go into `bodies`."""
@@ -350,10 +352,22 @@ class Chain:
                     continue
                 if found != body:
                     raise BlockTaken(self._decode(number, found)) from None
+            if not self._at_head and self._store.may_overwrite:
+                self._restore_overwritten(number)
+            self._at_head = True
             return
         raise TransientError(
             f"The store did not say whether block {number} of table {self._stream} was written ({key}). Nothing is lost: try again."
         )
+
+    def _restore_overwritten(self, number: int) -> None:
+        """Bring a block back that the store has overwritten with the one just created, and raise BlockTaken.
+
+        Only its successor tells that there was one. Without a successor it began a session that wrote nothing.
+        """
+        if self._get(number + 1) is not None:
+            self._store.restore(self.prefix + block_name(number))
+            raise BlockTaken(self._decode(number, self._need(number)))
 
     def _get(self, number: int) -> bytes | None:
         try:

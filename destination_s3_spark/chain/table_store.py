@@ -45,6 +45,10 @@ class TableStore:
         self._require_writable(key)
         self._store.create(key, body)
 
+    def restore(self, key: str) -> None:
+        self._require_writable(key)
+        self._store.restore(key)
+
     def replace(self, key: str, body: bytes, metadata: Mapping[str, str], etag: str | None) -> str:
         self._require_writable(key)
         return self._store.replace(key, body, metadata, etag)

@@ -118,6 +118,9 @@ class ObjectStore(Protocol):
     def create(self, key: str, body: bytes) -> None:
         """Create the object with `If-None-Match: *`. Raises ObjectExists or OutcomeUnknown."""
 
+    def restore(self, key: str) -> None:
+        """Delete the newest version of an object in a bucket that keeps versions. The one before it, if any, is the object then."""
+
     def replace(self, key: str, body: bytes, metadata: Mapping[str, str], etag: str | None) -> str:
         """Write the object if the current one has this ETag, or if there is none (None), and return the new ETag. Raises ObjectChanged.
 

@@ -189,11 +189,17 @@ class S3Store(ObjectStore):
 
     def _create_if_none(self, key: str, body: bytes) -> None:
         try:
-            _without_conflict(partial(self.client.put_object, Bucket=self._bucket, Key=key, Body=body, IfNoneMatch="*"))
+            answer = _without_conflict(partial(self.client.put_object, Bucket=self._bucket, Key=key, Body=body, IfNoneMatch="*"))
         except ClientError as error:
             if status(error) not in {409, 412}:
                 raise
             raise ObjectExists(key) from error
+        self._has_versions = self._has_versions or "VersionId" in answer
+
+    def restore(self, key: str) -> None:
+        with self.translated(f"Deleting the newest version of {self._url(key)} (s3:DeleteObjectVersion)"):
+            version = self.client.head_object(Bucket=self._bucket, Key=key)["VersionId"]
+            self.client.delete_object(Bucket=self._bucket, Key=key, VersionId=version)
 
     def delete(self, keys: Sequence[str]) -> None:
         """Delete the objects. One that is already gone is fine. Raises TransientError naming the first that could not be deleted."""

@@ -66,6 +66,9 @@ class FakeStore:
         self.modified: dict[str, datetime] = {}
         """Times that LIST tells."""
         self.may_overwrite = False
+        self.keeps_versions = False
+        """Whether it keeps versions, as a bucket of an old Ceph: it overwrites on `create`, and its answer tells that it may."""
+        self.replaced: dict[str, bytes] = {}
         self.conditional = True
         """Whether `replace` looks at the ETag."""
         self.hook: Hook | None = None
@@ -115,11 +118,17 @@ class FakeStore:
 
     def create(self, key: str, body: bytes) -> None:
         def effect() -> None:
-            if key in self.objects:
+            if self.keeps_versions:
+                self.may_overwrite = True
+                self.replaced |= {key: self.objects[key]} if key in self.objects else {}
+            elif key in self.objects:
                 raise ObjectExists(key)
             self.objects[key] = body
 
         self._call("create", key, effect)
+
+    def restore(self, key: str) -> None:
+        self.objects[key] = self.replaced.pop(key)
 
     def delete(self, keys: Sequence[str]) -> None:
         def effect() -> None:

@@ -92,6 +92,28 @@ def test_a_stale_hint_is_not_appended_to_where_the_store_may_overwrite() -> None
     assert late.state == writer.state
 
 
+@pytest.mark.parametrize("knew", [True, False], ids=["known by another table", "not known"])
+@pytest.mark.parametrize("has_hint", [True, False], ids=["hint", "no hint"])
+def test_a_block_that_the_store_overwrote_is_brought_back(has_hint: bool, knew: bool) -> None:
+    store = FakeStore()
+    writer = written(store, sessions=2)
+    writer.append(OPEN)
+    writer.append(SetDataSchema({"schemaId": 0}))
+    if not has_hint:
+        del store.objects[PREFIX + "hint.json"]
+    before = dict(store.objects)
+    store.keeps_versions = True
+    late = chain(store)
+    late.read()
+    store.may_overwrite = knew
+    with pytest.raises(BlockTaken):
+        late.append(OPEN if has_hint else SEED)
+    assert store.objects == before
+
+    late.catch_up()
+    assert late.state == writer.state
+
+
 def test_whoever_appends_to_a_stale_hint_is_told_of_the_block_that_is_there() -> None:
     store = FakeStore()
     writer = written(store, sessions=2)
