@@ -175,7 +175,9 @@ class DeltaTable:
             base = None  # the statistics of all files change
         if base is not None and (base.mark.block, base.mark.time) == (target.block, target.time) and base.shows(target):
             return base.mark.text  # this session has just published the same block
-        if base is not None and not (log.is_newest if base.shows(target) else log.holds)(base.mark.version, base.mark.commit):
+        # Whether a later version exists is told by the attempt to create it, unless the store would overwrite that.
+        has_mark = log.is_newest if base is not None and (base.shows(target) or store.may_overwrite) else log.holds
+        if base is not None and not has_mark(base.mark.version, base.mark.commit):
             base = None
         try:
             for _ in range(COMMIT_TRIES):
