@@ -97,7 +97,7 @@ wheels: install ## Build the wheels of the connector and of its kernel (for this
 	@ls dist
 
 spec: install ## Write spec.json, docs/options.md and metadata.json anew from the configuration models and metadata.yaml
-	@$(BIN)/python -m destination_s3_spark.config.specification
+	@$(BIN)/python -m scripts.specification
 	@scripts/metadata-json
 	@echo "==> wrote destination_s3_spark/spec.json and metadata.json, and docs/options.md"
 

@@ -1,4 +1,4 @@
-"""Configuration: its options as pydantic models, and the spec generated from them."""
+"""Configuration: its options as pydantic models. `make spec` writes the spec and `docs/options.md` from them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Configuration of a sync: destination-s3's options, and additional groups that are all optional.
 
 A mapping (`--config`) becomes a frozen `Config`, or a ConfigError that names the option and never its value. `spec.json` is generated from
-these models (see `specification`): users read their titles, their descriptions and the docstrings of the parts below.
+these models (see `scripts/specification.py`): users read their titles, their descriptions and the docstrings of the parts below.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from airbyte_connector_models.metadata.v0.connector_registry_v0 import (
 
 from destination_s3_spark.cli import operator_command
 from destination_s3_spark.cli.registry_command import registry_entry
-from destination_s3_spark.config.specification import specification
+from scripts.specification import specification
 
 METADATA: dict[str, Any] = yaml.safe_load((Path(__file__).parents[2] / "metadata.yaml").read_text())["data"]
 ID = METADATA["definitionId"]

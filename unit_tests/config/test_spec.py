@@ -14,8 +14,8 @@ from airbyte_cdk.utils.airbyte_secrets_utils import get_secrets
 from destination_s3_spark.config import SPEC_FILE
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.config.settings_model import Applies
-from destination_s3_spark.config.specification import AT_REFRESHES, PAGE_FILE, options_page, specification
 from destination_s3_spark.errors import ConfigError
+from scripts.specification import AT_REFRESHES, PAGE_FILE, options_page, specification
 
 SPEC: dict[str, Any] = json.loads(SPEC_FILE.read_text())
 SCHEMA: dict[str, Any] = SPEC["connectionSpecification"]

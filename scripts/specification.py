@@ -1,4 +1,4 @@
-"""Generator of `spec.json` and `docs/options.md` from the configuration models: `python -m destination_s3_spark.config.specification`.
+"""Generator of `spec.json` and `docs/options.md` from the configuration models: `python -m scripts.specification`.
 
 Airbyte's UI and the CDK require plain draft-07 without references, no `anyOf` (the CDK cannot mask a secret under one), and a fixed value
 in every variant of a `oneOf`. pydantic's schema differs in all three.
@@ -103,7 +103,7 @@ def _nothing(name: str) -> dict[str, Any]:
     return {"additionalProperties": False, "description": "Nothing.", "properties": {name: chooses}, "title": "None", "type": "object"}
 
 
-PAGE_FILE = Path(__file__).parents[2] / "docs" / "options.md"
+PAGE_FILE = Path(__file__).parents[1] / "docs" / "options.md"
 INTRODUCTION = f"""# Options
 
 For whoever writes a configuration: every option by its place in the JSON, in the order of Airbyte's form. Below an option that is an object
