@@ -7,7 +7,7 @@ a task carries file extents and keys, never rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from destination_s3_spark.engine.failures import job_failure
 from destination_s3_spark.engine.machine import OOM_KILL_FILES
 from destination_s3_spark.engine.outcome import Done, Failed, Result, Task, guarded
 from destination_s3_spark.engine.session import TASK_ATTEMPTS, DriverSession, SparkSettings
-from destination_s3_spark.engine.waiting import give_up_without_executors, repeated
+from destination_s3_spark.engine.waiting import give_up_without_executors, watched
 from destination_s3_spark.errors import SyncError
 
 if TYPE_CHECKING:
@@ -129,29 +129,17 @@ def _watched(context: SparkContext, groups: int, progress: Progress | None, ever
         yield
         return
     name = uuid4().hex
-    stopped: list[SyncError] = []
 
-    def look() -> bool:
+    def look() -> None:
         try:
             done = _completed_tasks(context, name)
         except Exception:  # noqa: BLE001 (the JVM is gone, and its job reports that)
-            return False
-        try:
-            progress(done, groups)
-        except SyncError as error:
-            stopped.append(error)
-            with suppress(Exception):  # the JVM is gone, and its job has ended
-                context.cancelJobGroup(name)
-        return not stopped
+            return
+        progress(done, groups)
 
     context.setJobGroup(name, "progress is watched")
-    try:
-        with repeated(look, every_s, "spark-progress"):
-            yield
-    except Exception:
-        if stopped:
-            raise stopped[0] from None
-        raise
+    with watched(look, lambda: context.cancelJobGroup(name), every_s, "spark-progress"):
+        yield
 
 
 def _completed_tasks(context: SparkContext, group: str) -> int:

@@ -1,4 +1,4 @@
-"""Limits of the wait for executors: Spark itself would wait indefinitely."""
+"""Looks at what Spark waits for while a job or a start runs: Spark itself would wait indefinitely, and say nothing meanwhile."""
 
 from __future__ import annotations
 
@@ -19,17 +19,27 @@ START_EVERY_S = 3.0
 
 
 @contextmanager
-def repeated(look: Callable[[], bool], every_s: float, name: str) -> Iterator[None]:
-    """Call `look` at intervals, on a thread of this name, until it returns False or the body ends."""
+def watched(look: Callable[[], None], end: Callable[[], object], every_s: float, name: str) -> Iterator[None]:
+    """Run the body, and `look` at intervals on a thread of this name. A SyncError of it calls `end`, raised instead of the body's."""
     over = threading.Event()
+    found = list[SyncError]()
 
     def run() -> None:
-        while not over.wait(every_s) and look():
-            pass
+        while not found and not over.wait(every_s):
+            try:
+                look()
+            except SyncError as error:
+                found.append(error)
+                with suppress(Exception):  # the JVM is gone, and the body reports that
+                    end()
 
     threading.Thread(target=run, name=name, daemon=True).start()
     try:
         yield
+    except Exception as error:
+        if found:
+            raise found[0] from error
+        raise
     finally:
         over.set()
 
@@ -40,21 +50,16 @@ def ended_without_hope(manager: Manager, end: Callable[[], None], look_every_s: 
 
     If the start fails, raise what the manager says of it, if it says anything.
     """
-    said = list[SyncError]()
 
-    def look() -> bool:
-        failure = manager.failure()
-        if failure is not None:
-            said.append(failure)
-            end()
-        return failure is None
+    def look() -> None:
+        if (failure := manager.failure()) is not None:
+            raise failure
 
     try:
-        with repeated(look, look_every_s, "spark-manager"):
+        with watched(look, end, look_every_s, "spark-manager"):
             yield
     except Exception as error:
-        failure = said[0] if said else manager.failure()
-        if failure is not None:
+        if (failure := manager.failure()) is not None:
             raise failure from error
         raise
 
@@ -62,27 +67,24 @@ def ended_without_hope(manager: Manager, end: Callable[[], None], look_every_s: 
 @contextmanager
 def give_up_without_executors(context: SparkContext, manager: Manager, look_every_s: float = EXECUTORS_EVERY_S) -> Iterator[None]:
     """Run a job inside. Raises TransientError if the cluster has had no executor for its limit."""
-    gone = list[SyncError]()
     since = time.monotonic()
 
-    def look() -> bool:
+    def look() -> None:
         nonlocal since
-        with suppress(Exception):  # the session has ended, and its job reports that
-            if context._jsc.sc().getExecutorMemoryStatus().size() > 1:  # the driver is one of the holders of blocks
-                since = time.monotonic()
-                return True
-            if time.monotonic() - since < manager.cluster.start_limit_s:
-                return True
+        try:
+            holders = context._jsc.sc().getExecutorMemoryStatus().size()
+        except Exception:  # noqa: BLE001 (the session has ended, and its job reports that)
+            return
+        if holders > 1:  # the driver is one of the holders of blocks
+            since = time.monotonic()
+        elif time.monotonic() - since >= manager.cluster.start_limit_s:
             try:
-                gone.append(no_executors(manager))
-            finally:  # or the job would wait for good
-                context.cancelAllJobs()
-        return False
+                raise no_executors(manager)
+            except SyncError:
+                raise
+            except Exception:
+                context.cancelAllJobs()  # or the job would wait for good
+                raise
 
-    try:
-        with repeated(look, look_every_s, "spark-executors"):
-            yield
-    except Exception as error:
-        if gone:
-            raise gone[0] from error
-        raise
+    with watched(look, context.cancelAllJobs, look_every_s, "spark-executors"):
+        yield
