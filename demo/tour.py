@@ -20,10 +20,11 @@ from demo.server import LocalS3
 from demo.shop import Chunk, Sale, Shop
 from demo.wares import Season
 from destination_s3_spark.chain.files import FileKind
-from destination_s3_spark.cli import report_command, views
+from destination_s3_spark.cli import views
 from destination_s3_spark.cli.inspection.commits import changed_values, commits
 from destination_s3_spark.cli.inspection.summary import summary
 from destination_s3_spark.cli.inspection.table import InspectedTable, columns, read_table
+from destination_s3_spark.cli.report import page
 from destination_s3_spark.cli.terminal import Cell, Progress, Rows, Terminal, number_text
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.kernel import HOW_LINES_ARE_TYPED
@@ -116,7 +117,7 @@ def _sync_and_show(local: LocalS3, source: Shop, records: int, directory: Path) 
     _say(f"records were typed {HOW_LINES_ARE_TYPED}")
     _show(Config.parse(options))
     _show_delta_tables(Config.parse(options), local.endpoint)
-    return 1 if report_command.write(table_factory(Config.parse(options)), directory / PAGE).unread else 0
+    return 1 if page.write(table_factory(Config.parse(options)), directory / PAGE).unread else 0
 
 
 def _sync(config: Path, catalog: Path, chunks: Iterable[Chunk], records: int, log: Path) -> bool:

@@ -1,6 +1,6 @@
-"""Diagnosis of a configuration, of the bucket with every permission that a sync needs there, and of this machine.
+"""Command `doctor`: says what is right and wrong about a configuration, the bucket with every permission a sync needs, and this machine.
 
-Each function looks at one thing and yields its findings, which have no layout, as they come: some take seconds.
+Each function looks at one thing and yields its findings as they come: some take seconds.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import Enum
 from functools import partial
 from importlib import metadata
@@ -21,7 +23,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from destination_s3_spark.cli.terminal import size_text
+from destination_s3_spark.cli.configuration import read_file, read_options
+from destination_s3_spark.cli.terminal import Output, Terminal, size_text, write_json
 from destination_s3_spark.config.config import GIB, MIB, Config
 from destination_s3_spark.config.iceberg_options import IcebergRest
 from destination_s3_spark.config.settings_model import Settings
@@ -29,7 +32,7 @@ from destination_s3_spark.config.spark_conf import is_local, is_loopback
 from destination_s3_spark.engine.machine import container_memory_bytes
 from destination_s3_spark.errors import ConfigError, SyncError
 from destination_s3_spark.protocol.catalog import parse_catalog
-from destination_s3_spark.storage.configured import s3_settings
+from destination_s3_spark.storage.configured import path_template, s3_settings
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.probes import Answer, ask
 from destination_s3_spark.storage.s3 import S3Store
@@ -47,9 +50,10 @@ from destination_s3_spark.sync.runtime import (
 from destination_s3_spark.sync.scratch import scratch_directory
 from destination_s3_spark.sync.story.lines import installation
 from destination_s3_spark.tables.configured import option_warnings
-from destination_s3_spark.tables.factory import TableFactory
+from destination_s3_spark.tables.factory import TableFactory, table_factory
 from destination_s3_spark.tables.publishers.registry import check_publishers
 from destination_s3_spark.tables.stream_table import StreamTable
+from destination_s3_spark.wording import counted
 
 SKEW_DOUBTFUL_S = 60
 SKEW_BAD_S = 15 * 60
@@ -299,3 +303,69 @@ def _memory(config: Config, container: int) -> Finding:
             f"spark.master to local[{tasks_that_fit(container, settings.heap_mb)}].",
         )
     return Finding("machine", "memory", Verdict.GOOD, f"{size_text(container)}; {tasks} take up to {size_text(most)}")
+
+
+_SIGNS = {
+    Verdict.GOOD: ("✓", "green"),
+    Verdict.DOUBTFUL: ("!", "yellow"),
+    Verdict.BAD: ("✗", "bold red"),
+    Verdict.SKIPPED: ("-", "dim"),
+}
+
+
+def run(config_path: str, catalog_path: str | None, output: Output) -> int:
+    """Print the findings as they come and return 1 if any is bad."""
+    options = read_options(config_path)
+    catalog = None if catalog_path is None else read_file(catalog_path, "catalog")
+    findings: list[Finding] = []
+    terminal = Terminal()
+    for finding in _findings(options, catalog):
+        if output is Output.TABLE:
+            _print(terminal, finding, new_part=not findings or findings[-1].part != finding.part)
+        findings.append(finding)
+    bad = sum(finding.verdict is Verdict.BAD for finding in findings)
+    if output is Output.JSON:
+        write_json(findings)
+    else:
+        doubtful = sum(finding.verdict is Verdict.DOUBTFUL for finding in findings)
+        terminal.say(f"\n{_conclusion(bad, doubtful)}", style="bold")
+    return 1 if bad else 0
+
+
+def _findings(options: Mapping[str, Any], catalog: bytes | None) -> Iterator[Finding]:
+    usable = True
+    for finding in look_at_options(options):
+        usable = usable and finding.verdict is not Verdict.BAD
+        yield finding
+    if not usable:
+        yield find_java()
+        return
+    config = Config.parse(options)
+    template = path_template(config, datetime.now(UTC), sync_id=0)
+    bucket_is_good = True
+    for finding in look_at_bucket(s3_settings(config, CHECK_LIMITS), template):
+        bucket_is_good = bucket_is_good and finding.verdict is not Verdict.BAD
+        yield finding
+    if bucket_is_good:
+        yield from look_at_catalogs(config, template)
+    if catalog is not None:
+        if bucket_is_good:
+            yield from look_at_streams(table_factory(config), catalog)
+        else:
+            yield Finding("streams", "catalog", Verdict.SKIPPED, "needs the bucket, which is bad")
+    yield from look_at_machine(config, template if bucket_is_good else None)
+
+
+def _print(terminal: Terminal, finding: Finding, *, new_part: bool) -> None:
+    if new_part:
+        terminal.say(f"\n{finding.part}", style="bold")
+    sign, style = _SIGNS[finding.verdict]
+    terminal.item(sign, style, finding.check, finding.detail)
+    sys.stdout.flush()
+
+
+def _conclusion(bad: int, doubtful: int) -> str:
+    doubts = f", {counted(doubtful, 'doubt')}" if doubtful else ""
+    if bad:
+        return f"{counted(bad, 'thing')} to mend{doubts}: a sync would not work."
+    return f"A sync can work{doubts}."

@@ -172,9 +172,9 @@ def report(config: str, out: str, blocks: int) -> int:
     One HTML file, which needs no network: growth, files by size, duration and speed of syncs, values that did not fit their type, schemas,
     how the last syncs ended, and what needs a look. The numbers are those of inspect. Reads the chains and changes nothing.
     """
-    from destination_s3_spark.cli import report_command  # noqa: PLC0415
+    from destination_s3_spark.cli.report import page  # noqa: PLC0415
 
-    return report_command.run(config, Path(out), blocks)
+    return page.run(config, Path(out), blocks)
 
 
 @tree.command()
@@ -187,10 +187,10 @@ def doctor(config: str, catalog: str | None, output: str) -> int:
     Tries everything that a sync needs, each by itself: the options, the endpoint, the clock, every permission, conditional writes, Java and
     Spark, the spool directory and the memory. What it writes into the bucket is removed. The exit code is 1 if a sync cannot work.
     """
-    from destination_s3_spark.cli import doctor_command  # noqa: PLC0415
+    from destination_s3_spark.cli import diagnosis  # noqa: PLC0415
     from destination_s3_spark.cli.terminal import Output  # noqa: PLC0415
 
-    return doctor_command.run(config, catalog, Output(output))
+    return diagnosis.run(config, catalog, Output(output))
 
 
 @tree.command()

@@ -1,4 +1,4 @@
 """Page of a bucket path's tables: its figures, its charts, and their HTML.
 
-The figures are the rows that `inspect --output json` prints. Nothing here reads the store but `figures`.
+The figures are the rows that `inspect --output json` prints. Only `page.write` and `figures` read the store.
 """

@@ -1,23 +1,27 @@
-"""HTML page of the figures: one file with everything in it, which asks for nothing from any network."""
+"""Command `report`: writes the HTML page of the figures, one file with everything in it, which asks for nothing from any network."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from importlib import metadata
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from destination_s3_spark.cli.configuration import read_config, write_file
 from destination_s3_spark.cli.inspection.commits import RecordedSync
-from destination_s3_spark.cli.inspection.table import RecordedChange
-from destination_s3_spark.cli.report.figures import TableFigures, TableFinding, findings
+from destination_s3_spark.cli.inspection.table import MOST_BLOCKS, RecordedChange, find_tables, read_all, read_table, report_unread
+from destination_s3_spark.cli.report.figures import TableFigures, TableFinding, findings, table_figures
 from destination_s3_spark.cli.report.scales import HEIGHT, WIDTH, Absent, Chart, number_scale, steps, thinned
 from destination_s3_spark.cli.report.table_charts import END_TEXTS, SYNC_LOOKS, Quality, data_commits, points_of, quality, table_charts
 from destination_s3_spark.cli.terminal import duration_text, moment, number_text, size_text
-from destination_s3_spark.tables.found import UnreadTable
+from destination_s3_spark.tables.factory import TableFactory, table_factory
+from destination_s3_spark.tables.found import FoundTable, UnreadTable
 from destination_s3_spark.wording import counted, printable
 
 OPEN_TABLES = 8
@@ -198,3 +202,31 @@ def _event(rows: list[RecordedChange]) -> SchemaEvent:
 def _change_text(row: RecordedChange) -> str:
     types = " → ".join(text for text in (row.old, row.new) if text)
     return f"{row.change} {row.path}: {types}" if types else f"{row.change} {row.path}"
+
+
+REPORTED_AT_ONCE = 4
+"""Tables that are read at the same time. The blocks of each are read in parallel, too."""
+
+
+def run(config_path: str, out: Path, most_blocks: int) -> int:
+    """Write the page to `out`. Return 1 if a table could not be read; the page says why and shows the others."""
+    written = write(table_factory(read_config(config_path)), out, most_blocks)
+    tables = counted(len(written.tables) + len(written.unread), "table")
+    sys.stdout.write(f"{out}: {tables}, {counted(len(written.findings), 'thing')} to look at\n")
+    return report_unread(written.unread)
+
+
+def write(factory: TableFactory, out: Path, most_blocks: int = MOST_BLOCKS) -> Page:
+    """Write the page about the tables. Raises ConfigError if the file cannot be written."""
+    found = find_tables(factory)
+    publishers, uploads = factory.publishers(found), factory.orphans()
+
+    def read(table: FoundTable) -> TableFigures:
+        # Only the figures are kept: the blocks of very many tables would fill the memory.
+        return table_figures(read_table(factory, table, publishers[table.stream], most_blocks), uploads)
+
+    tables, unread = read_all(found, read, REPORTED_AT_ONCE)
+    place = f"s3://{factory.config.s3_bucket_name}/{factory.template.base}"
+    shown = page(place, tables, unread, datetime.now(UTC))
+    write_file(out, render(shown).encode(), "page")
+    return shown
