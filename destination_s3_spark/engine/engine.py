@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from destination_s3_spark.engine.failures import job_failure
-from destination_s3_spark.engine.machine import OOM_KILL_FILES
 from destination_s3_spark.engine.outcome import Done, Failed, Result, Task, guarded
 from destination_s3_spark.engine.session import TASK_ATTEMPTS, DriverSession, SparkSettings
 from destination_s3_spark.engine.waiting import give_up_without_executors, watched
@@ -42,9 +40,8 @@ class Engine:
         settings: SparkSettings,
         tasks: str = __name__,
         prepare: Callable[[Groups], Groups] = lambda groups: groups,
-        oom_kill_files: tuple[Path, ...] = OOM_KILL_FILES,
     ) -> None:
-        self._new_session = partial(DriverSession, settings, tasks, oom_kill_files)
+        self._new_session = partial(DriverSession, settings, tasks)
         self.session = self._new_session()
         self._settings = settings
         self._prepare = prepare

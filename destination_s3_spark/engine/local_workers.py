@@ -12,11 +12,10 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from pathlib import Path
 from typing import Any
 
 from destination_s3_spark.engine.failures import workers_failure
-from destination_s3_spark.engine.machine import OOM_KILL_FILES, oom_kills
+from destination_s3_spark.engine.machine import oom_kills
 from destination_s3_spark.engine.outcome import Done, Failed, Result, Task, guarded
 from destination_s3_spark.engine.session import TASK_ATTEMPTS
 from destination_s3_spark.engine.startup import shortcuts
@@ -28,15 +27,14 @@ class LocalWorkers:
     `tasks` names the module of these functions, and `cores` is the number of processes.
     """
 
-    def __init__(self, tasks: str, cores: int, oom_kill_files: tuple[Path, ...] = OOM_KILL_FILES) -> None:
+    def __init__(self, tasks: str, cores: int) -> None:
         self.cores = cores
         self.lost_attempts = False
         """Whether uploads may be open that nobody knows, because a job or an attempt of a task has failed."""
         self._tasks = tasks
         self._pool: ProcessPoolExecutor | None = None
         self._lock = threading.Lock()
-        self._oom_kill_files = oom_kill_files
-        self._oom_kills_before = oom_kills(oom_kill_files)
+        self._oom_kills_before = oom_kills()
 
     def start(self) -> None:
         """Start the processes, once."""
@@ -80,7 +78,7 @@ class LocalWorkers:
             except BrokenProcessPool:
                 self.lost_attempts = True
                 self.stop()
-        raise workers_failure(TASK_ATTEMPTS, want_of_memory=oom_kills(self._oom_kill_files) > self._oom_kills_before)
+        raise workers_failure(TASK_ATTEMPTS, want_of_memory=oom_kills() > self._oom_kills_before)
 
 
 def _prepare(tasks: str) -> None:

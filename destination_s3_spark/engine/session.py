@@ -83,7 +83,7 @@ class DriverSession:
     `tasks` names the module of the functions to run. Workers import it and its dependencies while the first records are still being read.
     """
 
-    def __init__(self, settings: SparkSettings, tasks: str, oom_kill_files: tuple[Path, ...]) -> None:
+    def __init__(self, settings: SparkSettings, tasks: str) -> None:
         self.settings = settings
         cluster = settings.cluster
         self.manager = None if cluster is None else manager_of(cluster, settings.conf, settings.local_dir)
@@ -94,8 +94,7 @@ class DriverSession:
         self._starter: threading.Thread | None = None
         self._starting = threading.Lock()
         self._template: Path | None = None
-        self._oom_kill_files = oom_kill_files
-        self._oom_kills_before = oom_kills(oom_kill_files)
+        self._oom_kills_before = oom_kills()
 
     @property
     def starting(self) -> bool:
@@ -179,7 +178,7 @@ class DriverSession:
         return self._jvm
 
     def symptom(self, error: Exception | None) -> Symptom:
-        return symptom(error, self._jvm, kernel_killed=oom_kills(self._oom_kill_files) > self._oom_kills_before)
+        return symptom(error, self._jvm, kernel_killed=oom_kills() > self._oom_kills_before)
 
     def _start(self) -> None:
         try:

@@ -13,13 +13,15 @@ from pathlib import Path
 import psutil
 import pytest
 
+from destination_s3_spark.engine import local_workers
 from destination_s3_spark.engine.local_workers import LocalWorkers
 from destination_s3_spark.errors import Bug, DataError, TransientError
 
 
 @pytest.fixture
-def workers() -> Iterator[LocalWorkers]:
-    running = LocalWorkers(__name__, 2, oom_kill_files=())
+def workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalWorkers]:
+    monkeypatch.setattr(local_workers, "oom_kills", lambda: 0)
+    running = LocalWorkers(__name__, 2)
     yield running
     running.stop()
 

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -14,7 +15,7 @@ from pyspark import SparkContext, cloudpickle
 
 from destination_s3_spark.engine.engine import Engine
 from destination_s3_spark.engine.jvm import Jvm
-from destination_s3_spark.engine.machine import available_cpus
+from destination_s3_spark.engine.machine import available_cpus, oom_kills
 from destination_s3_spark.engine.outcome import Failed, guarded
 from destination_s3_spark.engine.session import DriverSession, SparkSettings, local_cores
 from destination_s3_spark.errors import Bug, ConfigError, DataError, TransientError
@@ -44,10 +45,12 @@ def one_is_killed(killed: Path) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory, killed: Path) -> Iterator[Engine]:
     settings = SparkSettings(2, 512, tmp_path_factory.mktemp("spark") / "scratch files", {})
-    engine = Engine(settings, oom_kill_files=(killed,))
-    engine.start()
-    yield engine
-    engine.stop()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("destination_s3_spark.engine.session.oom_kills", partial(oom_kills, (killed,)))
+        engine = Engine(settings)
+        engine.start()
+        yield engine
+        engine.stop()
 
 
 def _double(number: int) -> int:
@@ -109,7 +112,7 @@ def test_many_threads_may_ask_for_the_session_at_once(monkeypatch: pytest.Monkey
         return raised.value.message
 
     monkeypatch.setattr(DriverSession, "_start", fail)
-    session = DriverSession(SparkSettings(1, 512, tmp_path, {}), __name__, ())
+    session = DriverSession(SparkSettings(1, 512, tmp_path, {}), __name__)
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(time.sleep, [0.01] * 8))  # its own threads are there
         monkeypatch.setattr("destination_s3_spark.engine.session.threading.Thread", SlowThread)
