@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from destination_s3_spark.formats.avro import AVRO
 from destination_s3_spark.formats.csv import CSV
@@ -10,24 +10,13 @@ from destination_s3_spark.formats.file_format import FileFormat
 from destination_s3_spark.formats.jsonl import JSONL
 from destination_s3_spark.formats.parquet import PARQUET
 
+if TYPE_CHECKING:  # a cluster's executors have no pydantic
+    from destination_s3_spark.config.format_options import Format
 
-class ChosenFormat(Protocol):
-    """The user's choice of a format and its options."""
-
-    @property
-    def format_type(self) -> str:
-        """The name of the format in the configuration."""
+FORMATS: list[FileFormat] = [PARQUET, AVRO, JSONL, CSV]
 
 
-FORMATS: list[FileFormat] = [
-    PARQUET,
-    AVRO,
-    JSONL,
-    CSV,
-]
-
-
-def chosen_format(chosen: ChosenFormat) -> FileFormat:
+def chosen_format(chosen: Format) -> FileFormat:
     return next(known for known in FORMATS if known.format_type == chosen.format_type)
 
 

@@ -144,7 +144,7 @@ def parse_state(line: bytes, state: bytes, streams: Mapping[StreamId, int]) -> S
     kind = _kind(fields)
     blob = fields.get(_BLOB_FIELD[kind], NULL)
     stream = streams.get(_described(split_object(blob))) if kind is StateKind.STREAM else None
-    start, end = _place(line, state)
+    start, end = _position(line, 0, len(line), "state", state)
     if "destinationStats" in fields:
         before, after = _around_known_stats(line, start, end)
     else:
@@ -168,14 +168,6 @@ def _described(fields: Mapping[str, bytes]) -> StreamId:
     descriptor = split_object(fields.get("stream_descriptor", NULL))
     namespace = descriptor.get("namespace", NULL)
     return StreamId.of(None if namespace == NULL else string_value(namespace), string_value(descriptor.get("name", NULL)))
-
-
-def _place(line: bytes, state: bytes) -> tuple[int, int]:
-    """Return the position of the value of the top-level member `state` in the line."""
-    start = line.find(state)
-    if start == line.rfind(state):
-        return start, start + len(state)
-    return next((member.start, member.end) for member in reversed(members(line)) if member.key == "state")
 
 
 def _around_known_stats(line: bytes, start: int, end: int) -> tuple[bytes, bytes]:
@@ -203,6 +195,11 @@ def _value_of(text: bytes, start: int, end: int, key: str) -> tuple[int, int] | 
     value = split_object(text[start:end]).get(key)
     if value is None:
         return None
+    return _position(text, start, end, key, value)
+
+
+def _position(text: bytes, start: int, end: int, key: str, value: bytes) -> tuple[int, int]:
+    """Return the position of this value, which is that of the object's last member with this name."""
     first = text.find(value, start, end)
     if first == text.rfind(value, start, end):
         return first, first + len(value)

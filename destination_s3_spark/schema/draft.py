@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from destination_s3_spark.schema.airbyte_type import Decimal, Scalar, SchemalessArray, SchemalessObject
+from destination_s3_spark.schema.airbyte_type import Decimal, Scalar, SchemalessArray, SchemalessObject, option_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,16 +130,14 @@ def _merge_property(left: Draft, right: Draft, path: tuple[str, ...], conflicts:
 
 
 def _name(draft: Draft) -> str:
-    """Return the option's name in the typed disjoint record (compare `airbyte_type.option_name`)."""
+    """Return the option's name in the typed disjoint record."""
     match draft:
-        case Scalar():
-            return draft.value
-        case Decimal():
-            return Scalar.NUMBER.value
-        case DraftObject() | SchemalessObject():
+        case DraftObject():
             return "object"
-        case DraftArray() | SchemalessArray():
+        case DraftArray():
             return "array"
         case DraftUnion():
             return "union"
-    return "null"
+        case None:
+            return "null"
+    return option_name(draft)

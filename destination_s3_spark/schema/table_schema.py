@@ -169,8 +169,7 @@ def evolve(previous: TableSchema | None, incoming: StreamFields, stream: StreamI
     columns = (*(carried[column.id] for column in previous.fields), *additions)
     retyped = tuple(source for source, placement in placements.items() if placement.retyped)
     version = previous.version.after(tuple(changes))
-    schema = TableSchema(schema_id, columns, version, retyped, previous.encodings, previous.partition)
-    schema = replace(schema, column_rules=previous.column_rules)
+    schema = replace(previous, schema_id=schema_id, fields=columns, version=version, retyped=retyped)
     return Evolution(schema.after(previous), tuple(changes))
 
 
