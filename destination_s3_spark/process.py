@@ -20,6 +20,7 @@ from typing import Any, BinaryIO, NoReturn
 
 import orjson
 
+from destination_s3_spark.cli.configuration import json_object, read_file
 from destination_s3_spark.config import SPEC_FILE
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.config.spark_conf import is_local
@@ -141,11 +142,8 @@ def _check(config: Path, output: ProtocolWriter, *, forgets: bool) -> None:
 
 def _options_of(path: Path, output: ProtocolWriter) -> dict[str, Any]:
     """Read the configuration file and mask its secrets in all further output. `Config` validates the options. Raises ConfigError."""
-    try:
-        options = orjson.loads(_read_file(path, "configuration"))
-    except orjson.JSONDecodeError:
-        options = None
-    if not isinstance(options, dict):
+    options = json_object(read_file(path, "configuration file"))
+    if options is None:
         raise ConfigError(f"The configuration file {path} does not hold a JSON object.")
     specification: Mapping[str, Any] = orjson.loads(SPEC_FILE.read_bytes())
     output.mask(secrets_of(specification["connectionSpecification"], options))
@@ -173,7 +171,7 @@ def _write(config: Path, catalog: Path, output: ProtocolWriter, s3_limits: Clien
             runtime.engine.start()
         for warning in option_warnings(parsed, options):
             logger.warning(warning)
-        write_sync(parsed, parse_catalog(_read_file(catalog, "catalog")), stdin, output, runtime, s3_limits)
+        write_sync(parsed, parse_catalog(read_file(catalog, "catalog file")), stdin, output, runtime, s3_limits)
 
 
 def _require_standard_input() -> None:
@@ -224,10 +222,3 @@ def _stopping_on_signals() -> Iterator[None]:
     finally:
         for one, handler in previous:
             signal.signal(one, handler)
-
-
-def _read_file(path: Path, what: str) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"The {what} file {path} cannot be read: {error.strerror}.") from error

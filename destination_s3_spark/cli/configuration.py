@@ -21,14 +21,19 @@ def read_config(path: str | Path) -> Config:
 
 def read_options(path: str | Path) -> dict[str, Any]:
     """Read the options of a configuration file as they are. Raises ConfigError, which never quotes the file."""
-    try:
-        options = orjson.loads(read_file(path, "configuration"))
-    except orjson.JSONDecodeError:
-        options = None
-    if not isinstance(options, dict):
-        # Raised without the decoding error as its cause, which would quote the file and its secrets.
+    options = json_object(read_file(path, "configuration"))
+    if options is None:
         raise ConfigError(f"The configuration {Path(path)} is not a JSON object.")
     return options
+
+
+def json_object(text: bytes) -> dict[str, Any] | None:
+    """Return None for another text. No error quotes it, because it may hold secrets."""
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def read_file(path: str | Path, what: str) -> bytes:

@@ -24,7 +24,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from destination_s3_spark.cli.configuration import read_file, read_options
-from destination_s3_spark.cli.terminal import Output, Terminal, size_text, write_json
+from destination_s3_spark.cli.terminal import Output, Terminal, write_json
 from destination_s3_spark.config.config import GIB, MIB, Config
 from destination_s3_spark.config.iceberg_options import IcebergRest
 from destination_s3_spark.config.settings_model import Settings
@@ -53,7 +53,7 @@ from destination_s3_spark.tables.configured import option_warnings
 from destination_s3_spark.tables.factory import TableFactory, table_factory
 from destination_s3_spark.tables.publishers.registry import check_publishers
 from destination_s3_spark.tables.stream_table import StreamTable
-from destination_s3_spark.wording import counted
+from destination_s3_spark.wording import counted, size_text
 
 SKEW_DOUBTFUL_S = 60
 SKEW_BAD_S = 15 * 60

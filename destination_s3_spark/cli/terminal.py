@@ -27,14 +27,13 @@ from rich.table import Table
 from rich.text import Text
 
 from destination_s3_spark.cli import filtered_output, unfiltered
-from destination_s3_spark.wording import LINE_END, duration_text, printable, printable_json, size_text, spreadsheet_cell
+from destination_s3_spark.wording import LINE_END, printable, printable_json, spreadsheet_cell
 
 ENDLESS_LINE = 100_000
 """Width of output that nothing may cut: files, pipes, and terminals with --wide."""
 
 ITEM_NAME = 44
 """Width of the names of items."""
-__all__ = ["arrow_text", "duration_text", "moment", "number_text", "share_text", "size_text"]
 SHOWN_AFTER_S = 2.0
 """Seconds after which a bar appears. What is over by then shows none."""
 LINE_EVERY_S = 10.0

@@ -8,8 +8,8 @@ from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.cli.inspection.commits import ChangedValue, Commit, MergeCost, RecordedSync, SyncEnd, session_label, session_text
 from destination_s3_spark.cli.inspection.summary import PublisherState, ReaderState, TableSummary
 from destination_s3_spark.cli.inspection.table import FileStatus, FileTotals, InspectedColumn, RecordedChange, TableFile
-from destination_s3_spark.cli.terminal import Cell, Rows, duration_text, moment, number_text, share_text, size_text
-from destination_s3_spark.wording import counted
+from destination_s3_spark.cli.terminal import Cell, Rows, moment, number_text, share_text
+from destination_s3_spark.wording import counted, duration_text, size_text
 
 _UNSETTLED_SEEN = "block {} is written and all its files are there: the next sync or `repair` finishes it"
 _UNSETTLED_UNSEEN = (

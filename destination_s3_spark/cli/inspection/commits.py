@@ -26,9 +26,8 @@ from destination_s3_spark.chain.events import (
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.state import Counters
 from destination_s3_spark.cli.inspection.table import InspectedTable
-from destination_s3_spark.cli.terminal import size_text
 from destination_s3_spark.decoding.changes import ChangedField
-from destination_s3_spark.wording import counted
+from destination_s3_spark.wording import counted, size_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,10 @@ from destination_s3_spark.cli.inspection.table import MOST_BLOCKS, RecordedChang
 from destination_s3_spark.cli.report.figures import TableFigures, TableFinding, findings, table_figures
 from destination_s3_spark.cli.report.scales import HEIGHT, WIDTH, Absent, Chart, number_scale, steps, thinned
 from destination_s3_spark.cli.report.table_charts import END_TEXTS, SYNC_LOOKS, Quality, data_commits, points_of, quality, table_charts
-from destination_s3_spark.cli.terminal import duration_text, moment, number_text, size_text
+from destination_s3_spark.cli.terminal import moment, number_text
 from destination_s3_spark.tables.factory import TableFactory, table_factory
 from destination_s3_spark.tables.found import FoundTable, UnreadTable
-from destination_s3_spark.wording import counted, printable
+from destination_s3_spark.wording import counted, duration_text, printable, size_text
 
 OPEN_TABLES = 8
 """Most tables whose sections are open when the page is."""

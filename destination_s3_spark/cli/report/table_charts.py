@@ -33,8 +33,8 @@ from destination_s3_spark.cli.report.scales import (
     thinned,
     time_ticks,
 )
-from destination_s3_spark.cli.terminal import duration_text, moment, number_text, share_text, size_text
-from destination_s3_spark.wording import counted
+from destination_s3_spark.cli.terminal import moment, number_text, share_text
+from destination_s3_spark.wording import counted, duration_text, size_text
 
 SYNCS_DRAWN = 60
 """Most syncs in a chart, the newest ones."""
