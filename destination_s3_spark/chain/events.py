@@ -44,7 +44,6 @@ class Seed(_Event, frozen=True):
 
     @property
     def opener(self) -> Opener:
-        """The sync that wrote this block."""
         return Opener(self.sync_id, self.started_at)
 
 
@@ -67,7 +66,6 @@ class OpenEpoch(_Event, frozen=True):
 
     @property
     def opener(self) -> Opener:
-        """The sync or the command that wrote this block."""
         return Opener(self.sync_id, self.started_at, self.maintains)
 
 
@@ -130,7 +128,6 @@ class BarKeys(_Event, frozen=True):
 
     @property
     def count(self) -> int:
-        """Number of keys."""
         return sum(len(one.digests) for one in self.keys)
 
 

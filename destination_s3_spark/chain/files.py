@@ -31,7 +31,6 @@ _TOKEN = re.compile(r"(?:^|[-/])(\d{10})(\d{8})(\d{8})(?=(?:-(?:\d{5}-[a-z]+|man
 
 
 def generation_metadata(generation_id: int | None) -> dict[str, str]:
-    """Return the object metadata of a file with rows of this generation."""
     return {GENERATION_METADATA: str(generation_id)}
 
 
@@ -100,7 +99,6 @@ class FileEntry(Struct, frozen=True, rename="camel", omit_defaults=True):
 
     @classmethod
     def staged(cls, kind: FileKind, upload: StagedUpload, written: WrittenFile, *, in_partition: bool = False) -> FileEntry:
-        """Return the entry of a file with an upload that is not completed yet."""
         entry = cls.put(kind, upload.key, upload.size, written)
         return replace(entry, upload_id=upload.upload_id, part_etags=upload.part_etags, in_partition=in_partition)
 

@@ -45,7 +45,6 @@ class LiveFiles(Struct, frozen=True):
         return tuple(file for file in self.of(*kinds) if self.is_pending(file) == (self.pending is not None))
 
     def is_pending(self, file: FileEntry) -> bool:
-        """Return whether the file belongs to the pending generation."""
         return self.pending is not None and file.offset is not None and file.offset >= self.pending.from_offset
 
     def of_generation(self, contents: Contents) -> tuple[FileEntry, ...]:
@@ -102,7 +101,6 @@ class LiveFilesFold:
         )
 
     def add(self, block: Block) -> None:
-        """Fold the next block into `now`."""
         event = block.event
         match event:
             case Seed(adopted=adopted):

@@ -205,7 +205,6 @@ class Contents(Struct, frozen=True, rename="camel"):
         return self.held.get(FileKind.FINAL.value, Counters()).rows
 
     def files(self, kind: FileKind) -> int:
-        """Return the number of live files of the kind."""
         return self.held.get(kind.value, Counters()).files
 
 
@@ -263,7 +262,6 @@ class TableState(Struct, frozen=True, rename="camel"):
 
     @property
     def schema_id(self) -> int | None:
-        """The `schemaId` of the last SetDataSchema."""
         return None if self.schema is None else int(self.schema["schemaId"])
 
 

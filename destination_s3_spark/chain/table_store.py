@@ -90,7 +90,6 @@ class TableStore:
         return self._store.list_uploads(self._listable(prefix))
 
     def hasty(self) -> TableStore:
-        """Return the same with short limits."""
         return TableStore(self._store.hasty(), self._chain)
 
     def require(self, key: str) -> None:

@@ -169,7 +169,6 @@ def keys_of_state(state: TableState) -> Iterator[Named]:
 
 
 def keys_of_live(live: LiveFiles) -> Iterator[Named]:
-    """Yield the keys of a table's files."""
     yield from _all(live.adopted)
     yield from _files((*live.files, *live.dropped))
 
@@ -209,7 +208,6 @@ class OrphanUploads:
         return len(found)
 
     def count(self, table_number: int, before_epoch: int) -> int:
-        """Return the number of uploads from epochs before `before_epoch`."""
         return len(self._found(table_number, before_epoch))
 
     def _found(self, table_number: int, before_epoch: int) -> list[tuple[Token, str, str]]:

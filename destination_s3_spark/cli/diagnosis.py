@@ -243,7 +243,6 @@ def find_java() -> Finding:
 
 
 def _local_spark(config: Config) -> Finding:
-    """Start Spark, and run a task in a Python worker."""
     begun = time.monotonic()
     with ExitStack() as stack:
         scratch = stack.enter_context(scratch_directory(config))

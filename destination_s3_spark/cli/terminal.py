@@ -105,7 +105,6 @@ class Terminal:
         self._console.print(table)
 
     def table(self, shown: Rows) -> None:
-        """Print rows as a table, or the words for none."""
         if not shown.rows:
             self.say(shown.none)
             return

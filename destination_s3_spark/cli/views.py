@@ -129,7 +129,6 @@ def commits(rows: Sequence[Commit]) -> Rows:
 
 
 def reader_line(row: PublisherState) -> str:
-    """Say what readers see through a publisher."""
     match row.state:
         case ReaderState.BEHIND:
             return f"{row.publisher}: behind by {counted(row.blocks_behind or 0, 'block')}"

@@ -145,7 +145,6 @@ def is_on_this_machine(master: str) -> bool:
 
 
 def addresses(master: str) -> list[tuple[str, int]]:
-    """Return host and port of each master of a standalone cluster."""
     parts = (address.rpartition(":") for address in master.removeprefix("spark://").split(","))
     return [(host.strip("[]"), int(port)) for host, _, port in parts]
 

@@ -132,7 +132,6 @@ class Changes:
         self._nulled: list[Located] = []
 
     def nulled(self, place: Place, reason: Reason) -> None:
-        """Record that a value of the current row became null."""
         self._add(place, _NULLED, reason)
 
     def truncated(self, place: Place, reason: Reason) -> None:
@@ -144,7 +143,6 @@ class Changes:
         self._nulled.append(located)
 
     def of_source(self) -> Changes:
-        """Return the entries of the source alone."""
         found = Changes()
         found.entries = [entry for entry in self.entries if not entry.order]
         return found

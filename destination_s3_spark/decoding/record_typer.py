@@ -144,7 +144,6 @@ class RecordTyper:
         return [None if text is None or text == NULL else convert(text, place, changes) for text, convert, place in columns]
 
     def _new_block(self, rows: TypedRows, changes: Changes) -> TypedBlock:
-        """Return the block of newly received rows."""
         records = len(rows.emitted_at)
         own = self._plan.table_schema
         sync_ids = pa.array(np.full(records, self._plan.sync_id, np.int64))

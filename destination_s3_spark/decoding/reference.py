@@ -104,7 +104,6 @@ def arrow_array(values: Sequence[Any], arrow_type: pa.DataType) -> pa.Array[Any]
 
 
 def converted(text: bytes | None, convert: Converter, place: Place, changes: Changes) -> Any:
-    """Convert a value that may be null or absent."""
     return None if text is None or text == NULL else convert(text, place, changes)
 
 

@@ -37,7 +37,6 @@ class LocalWorkers:
         self._oom_kills_before = oom_kills()
 
     def start(self) -> None:
-        """Start the processes, once."""
         self._started()
 
     def stop(self) -> None:

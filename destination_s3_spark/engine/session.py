@@ -187,7 +187,6 @@ class DriverSession:
             self._failure = error
 
     def _started(self) -> SparkContext:
-        """Return a context on this machine whose workers are ready."""
         self._jvm = self._jvm or self._launch(())
         context = _spark_context(self._jvm.gateway(), self._conf(), self._worker_environment())
         if self._template is None:  # the template has imported everything

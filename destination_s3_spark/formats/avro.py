@@ -174,7 +174,6 @@ class _Header(NamedTuple):
 
 
 def read_header(source: SeekableFile) -> _Header:
-    """Read the header at the start of a file."""
     encoded = bytearray(exactly(source, len(_MAGIC)))
     while count := read_long(source, encoded):
         for _ in range(2 * count):

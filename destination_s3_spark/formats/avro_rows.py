@@ -67,7 +67,6 @@ class StoredAvro:
                 yield block[start:at], orjson.dumps(values, default=lambda number: orjson.Fragment(f"{number:f}"))
 
     def open_kept(self, sink: Sink) -> KeptAvroRows:
-        """Start a file of some of the rows."""
         return KeptAvroRows(sink)
 
 

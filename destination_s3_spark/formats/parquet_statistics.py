@@ -67,7 +67,6 @@ class LongTexts:
         self.bounds: dict[int, Bounds] = {}
 
     def add(self, rows: pa.Table) -> None:
-        """Note the bounds of a row group."""
         for path, leaf in self._paths:
             texts = _member(rows, path)
             if (pc.max(pc.binary_length(texts)).as_py() or 0) > LONGEST_BOUND_BYTES:
@@ -79,7 +78,6 @@ class LongTexts:
 
 
 def long_texts_to_json(bounds: Mapping[int, Bounds]) -> str:
-    """Return the bounds of long texts as footers hold them."""
     return json.dumps({leaf: [low.decode(), high.decode()] for leaf, (low, high) in sorted(bounds.items())})
 
 

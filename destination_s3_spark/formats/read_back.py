@@ -50,7 +50,6 @@ class StoredText:
             yield from ((line, _record_of_line(line)) for line in lines)
 
     def open_kept(self, sink: Sink) -> KeptRows:
-        """Start a file of some of the rows."""
         return KeptRows(sink, self.compression)
 
     def _csv(self, lines: Iterator[bytes]) -> Iterator[tuple[bytes, bytes | None]]:

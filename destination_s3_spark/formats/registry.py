@@ -26,5 +26,4 @@ def format_of(key: str) -> FileFormat | None:
 
 
 def extension_of(key: str) -> str:
-    """Return the extension of a key of a known format."""
     return max((extension for known in FORMATS for extension in known.extensions if key.endswith(extension)), key=len)

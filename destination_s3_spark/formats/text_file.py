@@ -170,7 +170,6 @@ def beside_meta(key: str) -> str:
 
 
 def meta_json(meta: pa.StructArray) -> pa.StringArray:
-    """Return `_airbyte_meta` as JSON text."""
     sync_ids, changes = meta.flatten()
     texts: Any = pa.scalar("[]")
     if pc.any(pc.greater(pc.list_value_length(changes), 0)).as_py():

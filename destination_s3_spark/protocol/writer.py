@@ -34,7 +34,6 @@ class ProtocolWriter:
         self._filter = SecretFilter()
 
     def mask(self, secrets: Iterable[str]) -> None:
-        """Mask these secrets in all text for users from now on."""
         self._filter.add(secrets)
 
     def state(self, line: bytes) -> None:
@@ -46,7 +45,6 @@ class ProtocolWriter:
         self._send({"type": "LOG", "log": {"level": level, "message": message}})
 
     def trace_error(self, error: BaseException) -> None:
-        """Send the TRACE ERROR that ends a sync."""
         known = error if isinstance(error, SyncError) else SyncError(UNKNOWN_FAILURE)
         details: dict[str, Any] = {
             "message": known.message,

@@ -162,7 +162,6 @@ def type_to_text(airbyte_type: AirbyteType) -> str:
 
 
 def readable(airbyte_type: AirbyteType) -> str:
-    """Return a type as people read it."""
     return type_label(type_to_json(airbyte_type))
 
 

@@ -82,7 +82,6 @@ def arrow_type(airbyte_type: AirbyteType) -> pa.DataType:  # noqa: C901 (one cas
 
 
 def arrow_field(field: Field) -> pa.Field[Any]:
-    """Return the nullable Arrow field of a column or member."""
     return pa.field(field.name, arrow_type(field.type))
 
 

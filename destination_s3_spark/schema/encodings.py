@@ -71,7 +71,6 @@ def with_unit(schema: pa.Schema, encoding: ExtractedAtEncoding) -> pa.Schema:
 
 
 def has_time(kind: pa.DataType) -> bool:
-    """Tell whether the type is or contains a time of day."""
     return bool(pa.types.is_time(kind)) or any(has_time(kind.field(index).type) for index in range(kind.num_fields))
 
 

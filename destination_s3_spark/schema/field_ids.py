@@ -19,7 +19,6 @@ Path = tuple[str, ...]
 
 
 def first_ids(columns: pa.Schema) -> FieldIds:
-    """Return the ids of a table's first columns."""
     return tuple(range(1, 1 + sum(1 for _ in _walk(columns))))
 
 

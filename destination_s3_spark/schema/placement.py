@@ -42,7 +42,6 @@ class SchemaPolicy:
     replace: bool = False
 
     def in_place(self, source: str) -> bool:
-        """Return whether the column of this key takes another type in place."""
         if self.replace or self.change is SchemaChange.REWRITE:
             return True
         return source in self.fixed and self.change is not SchemaChange.FAIL

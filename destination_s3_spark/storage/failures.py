@@ -218,7 +218,6 @@ def _elsewhere(error: ClientError, doing: str, settings: S3Settings) -> ConfigEr
 
 
 def _option(settings: S3Settings) -> str:
-    """Return the option that has the region of the store."""
     return "s3.region" if settings.endpoint else "s3_bucket_region"
 
 

@@ -52,7 +52,6 @@ class GlueTables:
             raise GlueFailed(error.message) from error
 
     def get(self, database: str, name: str) -> dict[str, Any] | None:
-        """Return the definition of a table, or None if there is none."""
         with _explained("GetTable"):
             try:
                 found: dict[str, Any] = self._client.get_table(DatabaseName=database, Name=name)["Table"]

@@ -218,7 +218,6 @@ class PathTemplate:
         return key
 
     def warnings(self) -> list[str]:
-        """Return warnings about unknown variables in the templates."""
         pattern = self.file_pattern or ""
         in_pattern = (("file_name_pattern", written, near) for written, near in _unknown(pattern, _FILE_VARIABLES, in_file_name=True))
         return [

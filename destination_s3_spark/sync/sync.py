@@ -150,7 +150,6 @@ class Sync:
             raise self._held_back_error()
 
     def _close(self) -> None:
-        """Show the tables to their readers and close them."""
         self.open_tables.decide(stream for stream, table in self.tables.items() if table.writer.state and not table.writer.state.closed)
         lost_attempts = self.engine.lost_attempts or self.workers.lost_attempts or doubtful_uploads() > self._doubtful
         self.commits.close(self.orphans() if lost_attempts else None, self._held_back)

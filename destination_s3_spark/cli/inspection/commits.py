@@ -56,7 +56,6 @@ class Commit:
 
 
 def commits(table: InspectedTable) -> tuple[Commit, ...]:
-    """Return the rows of the table's blocks in their order."""
     voided, unseen = taken_back(table.blocks), table.readable.left_out
     final = table.readable.contents.held.get(FileKind.FINAL.value, Counters())
     rows, size = final.rows, final.bytes
@@ -235,7 +234,6 @@ def syncs(blocks: Sequence[Block]) -> tuple[RecordedSync, ...]:
 
 
 def sessions_of(blocks: Sequence[Block]) -> Iterator[list[Block]]:
-    """Yield the blocks of one session after the other."""
     session: list[Block] = []
     for block in blocks:
         if isinstance(block.event, OpenEpoch) and session and not _continues(session, block.event):

@@ -81,7 +81,6 @@ class ConfiguredTable:
         return self.root if self.history is None else f"{self.root}{self.history}/"
 
     def fields(self) -> tuple[Field, ...]:
-        """Return the columns as they are stored."""
         recorded = from_event(self.table.state.schema or {})
         options = final_options(self.config)
         return stored_fields(recorded, recorded.encodings or (options.encodings if isinstance(options, ParquetOptions) else DESTINATION_S3))
@@ -274,7 +273,6 @@ def _clickhouse(source: ConfiguredTable) -> str:
 
 
 def _bucket_address(config: Config) -> str:
-    """Return the URL of the bucket."""
     if config.s3_endpoint is None:
         region = f".{config.s3_bucket_region}" if config.s3_bucket_region else ""
         domain = "amazonaws.com.cn" if config.s3_bucket_region.startswith("cn-") else "amazonaws.com"

@@ -150,7 +150,6 @@ def shown_or_unread(table: FoundTable, show: Callable[[FoundTable], Found]) -> F
 
 
 def find_tables(factory: TableFactory) -> FoundTables:
-    """Find the tables under the bucket path, many at once."""
     with ThreadPoolExecutor(TABLES_AT_ONCE, "tables") as pool:
         return replace(factory, map_tables=pool.map).find()
 

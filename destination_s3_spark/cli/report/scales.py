@@ -72,7 +72,6 @@ def measure_scale(most: float, unit: str) -> Scale:
 
 
 def size_scale(most: float) -> Scale:
-    """Return an axis of bytes in a suitable unit."""
     factor, unit = next(((factor, unit) for factor, unit in reversed(_UNITS) if most >= factor), _UNITS[0])
     return _scale(most, factor, unit, at_least=1 if unit == "B" else 0)
 

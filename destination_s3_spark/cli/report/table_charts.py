@@ -60,7 +60,6 @@ def points_of(tables: int) -> int:
 
 
 def table_charts(table: TableFigures, most_points: int) -> tuple[Chart | Absent, ...]:
-    """Return the charts of a table. `most_points` is the most points of a growth chart."""
     return (
         growth(table, "table_rows", most_points),
         growth(table, "table_bytes", most_points),
@@ -72,7 +71,6 @@ def table_charts(table: TableFigures, most_points: int) -> tuple[Chart | Absent,
 
 
 def growth(table: TableFigures, what: Literal["table_rows", "table_bytes"], most_points: int) -> Chart | Absent:
-    """Return the chart of the table's rows or bytes after each commit."""
     title = "Rows in the table" if what == "table_rows" else "Size of the table"
     every = data_commits(table)
     if not every:

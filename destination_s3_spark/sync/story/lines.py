@@ -230,7 +230,6 @@ def summary_lines(figures: SyncFigures) -> Iterator[str]:
 
 
 def summary_for_programs(figures: SyncFigures) -> str:
-    """Return the figures as one line: a prefix and a JSON object."""
     return SUMMARY_PREFIX + orjson.dumps(figures).decode()
 
 
