@@ -408,7 +408,3 @@ def _required(table: str | None, message: str) -> str:
     if table is None:
         raise click.UsageError(message)
     return table
-
-
-OPERATOR_COMMANDS = tuple(name for name, command in tree.commands.items() if command.callback is not None)
-"""Names of the operators' commands."""

@@ -54,7 +54,7 @@ Event = Records | StateMessage | StreamStatus | Idle
 
 @dataclass(slots=True)
 class InputCounts:
-    """Counts of input lines by their handling, for the log at the end.
+    """Counts of input lines other than records of the catalog's streams, by their handling, for the log at the end.
 
     `ignored` counts, by type, messages without meaning for a destination (LOG, CONTROL, unknown types, most TRACEs). `blank` and `noise`
     count lines without a message; `first_without_message` is the byte offset of the first one. `unknown_streams` counts records of streams
@@ -62,9 +62,7 @@ class InputCounts:
     """
 
     bytes: int = 0
-    records: int = 0
     states: int = 0
-    statuses: int = 0
     blank: int = 0
     noise: int = 0
     first_without_message: int | None = None

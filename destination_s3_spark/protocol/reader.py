@@ -25,7 +25,7 @@ import msgspec
 from destination_s3_spark.errors import DataError
 from destination_s3_spark.exact_json.values import NULL, split_object, string_value
 from destination_s3_spark.protocol.catalog import Catalog
-from destination_s3_spark.protocol.messages import Event, Idle, InputCounts, Records, Status, StreamStatus
+from destination_s3_spark.protocol.messages import Event, Idle, InputCounts, Status, StreamStatus
 from destination_s3_spark.protocol.routing import DATA_KEY, Routes, line_router
 from destination_s3_spark.protocol.state import StateMessage, parse_state
 from destination_s3_spark.stream_id import StreamId
@@ -108,12 +108,12 @@ class ProtocolReader:
                 continue
             line = b"".join([*unfinished, block[:first]])
             unfinished, length = [block[last:]], len(block) - last
-            yield from _or_idle(chain(self._read(line, 0, len(line)), self._read(block, first, last), self._hand_on()))
+            yield from _or_idle(chain(self._read(line, 0, len(line)), self._read(block, first, last), self._router.taken()))
         line = b"".join(unfinished)
         if line:
             yield from self._read(line + b"\n", 0, len(line) + 1)
             self.counts.bytes -= 1  # the newline was added here
-            yield from self._hand_on()
+            yield from self._router.taken()
 
     def _read(self, text: bytes, start: int, end: int) -> Iterator[Event]:
         """Read the whole lines in this range. Yield the events other than records, each after the records before it."""
@@ -131,14 +131,9 @@ class ProtocolReader:
                 self._router.add(text, line_start, at, before + line_start, outcome)
             elif outcome is not None:
                 self.counts.bytes = before + at
-                yield from self._hand_on()
+                yield from self._router.taken()
                 yield outcome
         self.counts.bytes = before + end
-
-    def _hand_on(self) -> Iterator[Records]:
-        for records in self._router.taken():
-            self.counts.records += records.records
-            yield records
 
     def _read_line(self, line: bytes, offset: int) -> int | StateMessage | StreamStatus | None:
         """Interpret a line that the router does not know: as the index of a record's stream, or as an event. None for a line to ignore."""
@@ -209,7 +204,6 @@ class ProtocolReader:
         if status is None or index is None or index in self._complete:
             self.counts.ignored["TRACE"] += 1
             return None
-        self.counts.statuses += 1
         if status is Status.COMPLETE:
             self._complete.add(index)
             self._routes.forget(index)

@@ -36,7 +36,7 @@ def test_records_of_all_streams_before_a_state_come_before_it_and_no_others(cata
         (1, second + b"\n"),
     ]
     assert json.loads(bytes(told[3][1]))["state"]["stream"]["stream_state"] == {"cursor": 1}  # type: ignore[call-overload]
-    assert (reader.counts.records, reader.counts.states, reader.counts.bytes) == (5, 2, len(text))
+    assert (reader.counts.states, reader.counts.bytes) == (2, len(text))
 
 
 def test_interleaved_records_of_a_stream_are_one_event(catalog_of: CatalogOf) -> None:
@@ -94,7 +94,7 @@ def test_a_line_goes_where_a_full_parse_says_however_it_is_spelt_and_cut(
     text = lines(*[line.encode() for line in written])
     reader = ProtocolReader(catalog)
     assert story(reader.events(in_blocks(text, block))) == expected
-    assert (reader.counts.records, reader.counts.unknown_streams.total(), reader.counts.bytes) == (len(expected), unknown, len(text))
+    assert (reader.counts.unknown_streams.total(), reader.counts.bytes) == (unknown, len(text))
 
 
 def test_any_block_size_gives_the_same_story(catalog_of: CatalogOf, story: Tell) -> None:
@@ -318,8 +318,7 @@ def test_no_byte_is_lost_silently_when_the_input_is_damaged(catalog_of: CatalogO
     filled = [line for line in found if line.strip(b" \t\r")]
     counts = reader.counts
     assert counts.blank == len(found) - len(filled) - (found[-1] == b"")
-    assert (
-        len(filled)
-        == counts.records + counts.states + counts.statuses + counts.noise + counts.ignored.total() + counts.unknown_streams.total()
-    )
+    records = sum(event.records for event in events if isinstance(event, Records))
+    statuses = sum(isinstance(event, StreamStatus) for event in events)
+    assert len(filled) == records + counts.states + statuses + counts.noise + counts.ignored.total() + counts.unknown_streams.total()
     assert Counter(spooled.split(b"\n")[:-1]) <= Counter(filled)
