@@ -27,8 +27,9 @@ class StateKind(Enum):
     LEGACY = "LEGACY"
 
 
-_TOTALS = ("committedRecordsCount", "committedBytesCount")
-"""The members for the totals. No record is ever rejected, so `rejectedRecordsCount` is not sent."""
+_STATS = "destinationStats"
+_Edit = tuple[int, int, bytes]
+"""The start and the end of a part of the line, and the text in its place."""
 _BLOB_FIELD = {StateKind.STREAM: "stream", StateKind.GLOBAL: "global", StateKind.LEGACY: "data"}
 
 
@@ -44,19 +45,17 @@ class Totals:
 class StateMessage:
     """A received STATE. `stream` is the catalog index, None for GLOBAL, LEGACY and streams that are not in the catalog.
 
-    `state_hash` is the sha256 (hex) of the blob's bytes: the value of `stream`, `global` or `data`, without ids and statistics. `before`
-    and `after` are the bytes of the line around the inserted number. The value of the member `state` starts at byte `start` of the line and
-    ends `tail` bytes before its end. `streams` maps the catalog's streams to their indexes. `totals` maps catalog indexes to the amounts
-    that the sync has committed up to this STATE, once known.
+    `state_hash` is the sha256 (hex) of the blob's bytes: the value of `stream`, `global` or `data`, without ids and statistics. The value
+    of the member `state` is at bytes `start` to `end` of the `line`. `streams` maps the catalog's streams to their indexes. `totals` maps
+    catalog indexes to the amounts that the sync has committed up to this STATE, once known.
     """
 
     kind: StateKind
     stream: int | None
     state_hash: str
-    before: bytes
-    after: bytes
+    line: bytes
     start: int = 0
-    tail: int = 0
+    end: int = 0
     streams: Mapping[StreamId, int] = field(default_factory=dict)
     totals: Mapping[int, Totals] | None = None
 
@@ -71,15 +70,13 @@ class StateMessage:
 
         Return None for a GLOBAL state without an entry for the stream.
         """
-        line = b"%b0%b" % (self.before, self.after)
-        end = len(line) - self.tail
         if self.kind is StateKind.GLOBAL:
-            entries = ((fields, self.streams.get(described)) for _, _, fields, described in self._entries(line, end))
+            entries = ((fields, self.streams.get(described)) for _, _, fields, described in self._entries())
             return next((fields.get("stream_state", NULL) for fields, index in entries if index == stream), None)
-        found = _value_of(line, self.start, end, _BLOB_FIELD[self.kind])
+        found = _value_of(self.line, self.start, self.end, _BLOB_FIELD[self.kind])
         if found is not None and self.kind is StateKind.STREAM:
-            found = _value_of(line, *found, "stream_state")
-        return NULL if found is None else line[found[0] : found[1]]
+            found = _value_of(self.line, *found, "stream_state")
+        return NULL if found is None else self.line[found[0] : found[1]]
 
     def clears_all(self) -> bool:
         """Tell whether it is a GLOBAL state as of a Clear of all streams of the catalog, under other names than the catalog's.
@@ -87,15 +84,13 @@ class StateMessage:
         The platform changes namespaces and prefixes in catalogs, RECORDs and STREAM states, but not in GLOBAL states. A Clear nulls the
         shared state too, unless streams that are not in its catalog keep theirs.
         """
-        line = b"%b0%b" % (self.before, self.after)
-        end = len(line) - self.tail
-        entries = self._entries(line, end)
+        entries = self._entries()
         if any(described in self.streams for _, _, _, described in entries):
             return False
         nulled = sum(fields.get("stream_state", NULL) == NULL for _, _, fields, _ in entries)
-        blob = _value_of(line, self.start, end, "global")
-        shared = None if blob is None else _value_of(line, *blob, "shared_state")
-        is_shared = shared is not None and line[shared[0] : shared[1]] != NULL
+        blob = _value_of(self.line, self.start, self.end, "global")
+        shared = None if blob is None else _value_of(self.line, *blob, "shared_state")
+        is_shared = shared is not None and self.line[shared[0] : shared[1]] != NULL
         return nulled >= len(self.streams) and (not is_shared or nulled < len(entries))
 
     def echo(self, record_count: int) -> bytes:
@@ -103,38 +98,42 @@ class StateMessage:
 
         The totals are added too: those of the stream or of all streams, and for GLOBAL also those of each stream in its entry.
         """
-        line = b"%b%d.0%b" % (self.before, record_count, self.after)
-        return (line if self.totals is None else self._with_totals(line, self.totals)) + b"\n"
-
-    def _with_totals(self, line: bytes, totals: Mapping[int, Totals]) -> bytes:
-        def of(stream: int | None) -> Totals:
-            return Totals() if stream is None else totals.get(stream, Totals())
-
-        end = len(line) - self.tail
-        if self.kind is StateKind.STREAM:
-            own = of(self.stream)
+        line, fields = self.line, split_object(self.line[self.start : self.end])
+        count, stats = b"%d.0" % record_count, fields.get(_STATS, NULL)
+        edits, written = list[_Edit](), dict[str, bytes]()
+        if stats.startswith(b"{"):  # other statistics are kept
+            place = _position(line, self.start, self.end, _STATS, stats)
+            edits = _edits(line, *place, split_object(stats), {"recordCount": count})
         else:
-            own = Totals(sum(one.records for one in totals.values()), sum(one.bytes for one in totals.values()))
-        edits = _edits(line, self.start, end, split_object(line[self.start : end]), own)
-        for start, stop, fields, stream in self._entries(line, end):
-            edits += _edits(line, start, stop, fields, of(self.streams.get(stream)))
-        parts, position = [], 0
-        for start, stop, text in sorted(edits):
+            written = {_STATS: b'{"recordCount":%b}' % count}
+        if self.totals is not None:
+            written |= _sent(self._own_totals(self.totals))
+            for start, end, entry, stream in self._entries():
+                edits += _edits(line, start, end, entry, _sent(self.totals.get(self.streams.get(stream, -1), Totals())))
+        edits += _edits(line, self.start, self.end, fields, written)
+        parts, position = list[bytes](), 0
+        for start, end, text in sorted(edits):
             parts += [line[position:start], text]
-            position = stop
-        return b"".join([*parts, line[position:]])
+            position = end
+        return b"".join([*parts, line[position:], b"\n"])
 
-    def _entries(self, line: bytes, end: int) -> list[tuple[int, int, Mapping[str, bytes], StreamId]]:
+    def _own_totals(self, totals: Mapping[int, Totals]) -> Totals:
+        if self.kind is StateKind.STREAM:
+            return Totals() if self.stream is None else totals.get(self.stream, Totals())
+        return Totals(sum(one.records for one in totals.values()), sum(one.bytes for one in totals.values()))
+
+    def _entries(self) -> list[tuple[int, int, Mapping[str, bytes], StreamId]]:
         """Return the entries of a GLOBAL state: position in the line, members and stream. Malformed entries are left out."""
-        blob = _value_of(line, self.start, end, "global") if self.kind is StateKind.GLOBAL else None
+        line = self.line
+        blob = _value_of(line, self.start, self.end, "global") if self.kind is StateKind.GLOBAL else None
         states = None if blob is None else _value_of(line, *blob, "stream_states")
         if states is None or line[states[0] : states[0] + 1] != b"[":
             return []
         found: list[tuple[int, int, Mapping[str, bytes], StreamId]] = []
-        for start, stop in elements(line, *states):
+        for start, end in elements(line, *states):
             with suppress(ValueError):
-                fields = split_object(line[start:stop])
-                found.append((start, stop, fields, _described(fields)))
+                fields = split_object(line[start:end])
+                found.append((start, end, fields, _described(fields)))
         return found
 
 
@@ -145,11 +144,7 @@ def parse_state(line: bytes, state: bytes, streams: Mapping[StreamId, int]) -> S
     blob = fields.get(_BLOB_FIELD[kind], NULL)
     stream = streams.get(_described(split_object(blob))) if kind is StateKind.STREAM else None
     start, end = _position(line, 0, len(line), "state", state)
-    if "destinationStats" in fields:
-        before, after = _around_known_stats(line, start, end)
-    else:
-        before, after = _around_new_member(line, end, b'"destinationStats":{"recordCount":', b"}", is_first=not fields)
-    return StateMessage(kind, stream, hashlib.sha256(blob).hexdigest(), before, after, start, len(line) - end, streams)
+    return StateMessage(kind, stream, hashlib.sha256(blob).hexdigest(), line, start, end, streams)
 
 
 def _kind(fields: Mapping[str, bytes]) -> StateKind:
@@ -170,24 +165,6 @@ def _described(fields: Mapping[str, bytes]) -> StreamId:
     return StreamId.of(None if namespace == NULL else string_value(namespace), string_value(descriptor.get("name", NULL)))
 
 
-def _around_known_stats(line: bytes, start: int, end: int) -> tuple[bytes, bytes]:
-    """Return the bytes around the number in the existing `destinationStats` of the state at line[start:end]. Other statistics are kept."""
-    stats = next(member for member in reversed(members(line, start, end)) if member.key == "destinationStats")
-    if line[stats.start : stats.start + 1] != b"{":
-        return line[: stats.start] + b'{"recordCount":', b"}" + line[stats.end :]
-    known = members(line, stats.start, stats.end)
-    for member in reversed(known):
-        if member.key == "recordCount":
-            return line[: member.start], line[member.end :]
-    return _around_new_member(line, stats.end, b'"recordCount":', b"", is_first=not known)
-
-
-def _around_new_member(line: bytes, end: int, opening: bytes, closing: bytes, *, is_first: bool) -> tuple[bytes, bytes]:
-    """Return the bytes around the number in a new last member of the object that ends at `end`."""
-    comma = b"" if is_first else b","
-    return line[: end - 1] + comma + opening, closing + line[end - 1 :]
-
-
 def _value_of(text: bytes, start: int, end: int, key: str) -> tuple[int, int] | None:
     """Return the position of the value of the object's last member with this name; None without one or if the text is no object."""
     if text[start : start + 1] != b"{":
@@ -206,15 +183,14 @@ def _position(text: bytes, start: int, end: int, key: str, value: bytes) -> tupl
     return next((member.start, member.end) for member in reversed(members(text, start, end)) if member.key == key)
 
 
-def _edits(line: bytes, start: int, end: int, fields: Mapping[str, bytes], totals: Totals) -> list[tuple[int, int, bytes]]:
-    """Return the edits (start, end, new text) that put the totals among the members of the object at line[start:end].
+def _sent(totals: Totals) -> dict[str, bytes]:
+    """Return the totals as members. No record is ever rejected, so `rejectedRecordsCount` is not sent."""
+    return {"committedRecordsCount": b"%d" % totals.records, "committedBytesCount": b"%d" % totals.bytes}
 
-    `fields` are the object's current members.
-    """
-    written = dict(zip(_TOTALS, (totals.records, totals.bytes), strict=True))
-    if fields.keys().isdisjoint(_TOTALS):
-        text = b",".join(b'"%b":%d' % (name.encode(), number) for name, number in written.items())
-        return [(end - 1, end - 1, b"," + text if fields else text)]
-    known = {member.key: member for member in members(line, start, end)}
-    edits = [(known[name].start, known[name].end, b"%d" % written[name]) for name in _TOTALS if name in known]
-    return edits + [(end - 1, end - 1, b',"%b":%d' % (name.encode(), written[name])) for name in _TOTALS if name not in known]
+
+def _edits(line: bytes, start: int, end: int, fields: Mapping[str, bytes], written: Mapping[str, bytes]) -> list[_Edit]:
+    """Return the edits that put these members into the object at line[start:end], in place of those among its `fields`."""
+    places = {} if fields.keys().isdisjoint(written) else {member.key: member for member in members(line, start, end)}
+    edits = [(places[name].start, places[name].end, value) for name, value in written.items() if name in places]
+    new = b",".join(b'"%b":%b' % (name.encode(), value) for name, value in written.items() if name not in places)
+    return [*edits, (end - 1, end - 1, b"," + new if fields else new)] if new else edits

@@ -71,7 +71,7 @@ class Platform:
     states: int = 0
 
     def take(self, message: StateMessage) -> None:
-        positions = [int(part) for part in message.before.split(b",")]
+        positions = [int(part) for part in message.line.split(b",")]
         self.states += 1
         for stream, position in enumerate(positions):
             if message.kind is not StateKind.STREAM or stream == message.stream:
@@ -174,7 +174,7 @@ class Sync:
 
     def _state(self, boundary: Positions, stream: int | None) -> None:
         text = b",".join(b"%d" % position for position in boundary)
-        message = StateMessage(self._shape.kind, stream, text.decode(), text, b"")
+        message = StateMessage(self._shape.kind, stream, text.decode(), text)
         streams = range(len(self._shape.totals))
         ends = {one: self._end(one) for one in streams}
         self._checkpoints.state(message, ends, {one: end // RECORD_BYTES for one, end in ends.items()}, 0.0)

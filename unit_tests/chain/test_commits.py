@@ -50,7 +50,7 @@ class TwoTables:
 
     def state(self, name: str, *ends: int, stream: int | None = None) -> None:
         kind = StateKind.GLOBAL if stream is None else StateKind.STREAM
-        message = StateMessage(kind, stream, name, b"", b"")
+        message = StateMessage(kind, stream, name, b"")
         by_stream = {one: ends[one] for one in message.covered(self.writers)}
         records = {one: end // 10 for one, end in by_stream.items()}
         self.checkpoints.state(message, by_stream, records, 0.0)

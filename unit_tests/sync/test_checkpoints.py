@@ -10,7 +10,7 @@ from destination_s3_spark.tables.commit.batch import TableCheckpoint
 
 
 def message(name: str, stream: int | None = 0, kind: StateKind = StateKind.STREAM) -> StateMessage:
-    return StateMessage(kind, stream, name, b"", b"")
+    return StateMessage(kind, stream, name, b"")
 
 
 def everything(name: str) -> StateMessage:
