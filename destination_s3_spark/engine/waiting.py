@@ -51,15 +51,20 @@ def ended_without_hope(manager: Manager, end: Callable[[], None], look_every_s: 
     If the start fails, raise what the manager says of it, if it says anything.
     """
 
+    said: SyncError | None = None
+
     def look() -> None:
-        if (failure := manager.failure()) is not None:
-            raise failure
+        nonlocal said
+        said = manager.failure()
+        if said is not None:
+            raise said
 
     try:
         with watched(look, end, look_every_s, "spark-manager"):
             yield
     except Exception as error:
-        if (failure := manager.failure()) is not None:
+        failure = manager.failure() if said is None else None
+        if failure is not None:
             raise failure from error
         raise
 
