@@ -65,7 +65,6 @@ from destination_s3_spark.tables.publishers.publication import (
     recorded_fields,
     recorded_partitioning,
     require_current_types,
-    require_divided,
     require_parquet,
 )
 from destination_s3_spark.tables.rules import WAITING_PROPERTIES, MergeRule, waiting_properties
@@ -221,7 +220,6 @@ class DeltaTable:
                 )
         if state.schema is not None:
             require_current_types(state, live)
-            require_divided(state, live)
 
     def _target(self, state: TableState, live: LiveFiles) -> _Target:
         root, identity = state.identity.final_root, state.identity

@@ -16,7 +16,6 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC
-from enum import Enum
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from msgspec.structs import replace
@@ -218,7 +217,7 @@ def withdraw_forgotten(publishers: Sequence[Publisher], store: ObjectStore, chai
     """Remove Delta logs that are no longer published, even if the hint does not know of them. Return whether there was one."""
     if _has_delta(publishers):
         return False
-    return Withdrawal.DONE in [withdraw_delta_log(store, chain.head, root) for _, root in _delta_roots(chain)]
+    return True in [_withdraw_delta_log(store, chain.head, root) for _, root in _delta_roots(chain)]
 
 
 def show_newest(publishers: Sequence[Publisher], store: ObjectStore, chain: Chain) -> None:
@@ -265,7 +264,7 @@ def _withdraw(publishers: Sequence[Publisher], store: ObjectStore, chain: Chain)
     for name, root in _delta_roots(chain):
         if name not in chain.shown and chain.shown_is_complete:
             continue
-        if withdraw_delta_log(store, chain.head, root) is Withdrawal.UNREADABLE:
+        if _withdraw_delta_log(store, chain.head, root) is None:
             chain.shown.setdefault(name, PublishedMark(""))  # later syncs try again
         else:
             chain.shown.pop(name, None)
@@ -314,19 +313,14 @@ def _warn(publisher: Publisher, chain: Chain, reason: str) -> None:
         )
 
 
-class Withdrawal(Enum):
-    DONE = "done"
-    NOTHING_THERE = "nothing there"
-    """There is no log, or it belongs to another table or program."""
-    UNREADABLE = "unreadable"
-
-
 def begin_anew(publishers: Sequence[Publisher], store: ObjectStore, chain: Chain, check: Callable[[], None]) -> None:
     """Withdraw what is published of a table and its history with metadata that has values of rows that are gone.
 
     `check` runs before each publisher that does so, and raises if another session has taken the table over. Raises TransientError.
     """
-    remove_delta_logs(store, chain)
+    for name, root in _delta_roots(chain):
+        _remove_delta_log(store, chain.head, root)
+        chain.shown.pop(name, None)
     for publisher in publishers:
         if isinstance(publisher, BeginsAnew):
             check()
@@ -339,14 +333,8 @@ def begin_anew(publishers: Sequence[Publisher], store: ObjectStore, chain: Chain
                 ) from error
 
 
-def remove_delta_logs(store: ObjectStore, chain: Chain) -> None:
-    """Remove the Delta logs of the table and its history. Raises UnreadableLog. Takes one LIST for each if there is none."""
-    for name, root in _delta_roots(chain):
-        _remove_delta_log(store, chain.head, root)
-        chain.shown.pop(name, None)
-
-
 def _remove_delta_log(store: ObjectStore, state: TableState, root: str) -> bool:
+    """Remove a Delta log of the table. Return False if there is none, or another's. Raises UnreadableLog. Takes one LIST without one."""
     log = DeltaLog(store, root)
     found = log.read()
     is_own = found is not None and state.identity.table_id in found.transactions
@@ -355,8 +343,8 @@ def _remove_delta_log(store: ObjectStore, state: TableState, root: str) -> bool:
     return is_own
 
 
-def withdraw_delta_log(store: ObjectStore, state: TableState, root: str) -> Withdrawal:
-    """Remove a Delta log of the table, because it is not published any more. Takes one LIST if there is none."""
+def _withdraw_delta_log(store: ObjectStore, state: TableState, root: str) -> bool | None:
+    """Do the same as `_remove_delta_log`, because it is not published any more. Return None, with a warning, if it cannot be read."""
     prefix = DeltaLog(store, root).prefix
     try:
         removed = _remove_delta_log(store, state, root)
@@ -365,11 +353,10 @@ def withdraw_delta_log(store: ObjectStore, state: TableState, root: str) -> With
             "table %s: publish.delta is off, but the Delta log under '%s' stays, because it cannot be read: %s. Remove it.",
             state.identity.stream, prefix, error,
         )  # fmt: skip
-        return Withdrawal.UNREADABLE
-    if not removed:
-        return Withdrawal.NOTHING_THERE
-    users_logger.info("table %s: publish.delta is off, so the Delta log under '%s' was removed", state.identity.stream, prefix)
-    return Withdrawal.DONE
+        return None
+    if removed:
+        users_logger.info("table %s: publish.delta is off, so the Delta log under '%s' was removed", state.identity.stream, prefix)
+    return removed
 
 
 def block_time(state: TableState) -> str:
@@ -406,14 +393,3 @@ def recorded_partitioning(state: TableState) -> Partitioning | None:
     if schema.partition is None or column is None:
         return None
     return Partitioning(schema.partition, Field(column.source, column.name, column.type))
-
-
-def require_divided(state: TableState, live: LiveFiles) -> None:
-    """Raise NotPublished unless all files have the table's partitioning. An earlier version of the connector writes files without it."""
-    wanted = recorded_partitioning(state) is not None
-    other = next((file.key for file in live.settled(FileKind.FINAL) if (file.partition is not None) != wanted), None)
-    if other is not None or (wanted and live.adopted):
-        raise NotPublished(
-            f"'{other or live.adopted[0]}' was written by another version of the connector, which did not know the table's partitions. A "
-            "refresh of the stream replaces it; until then readers see the table as it was."
-        )

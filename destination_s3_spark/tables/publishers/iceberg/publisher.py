@@ -38,7 +38,6 @@ from destination_s3_spark.tables.publishers.publication import (
     recorded_partitioning,
     recorded_schema,
     require_current_types,
-    require_divided,
     rivals_of,
 )
 from destination_s3_spark.tables.publishers.sql_types import catalog_name
@@ -134,7 +133,6 @@ class IcebergTable:
         if state.schema is not None:
             _require_own_parquet(live)
             require_current_types(state, live)
-            require_divided(state, live)
             _require_readable_times(state)
 
     def _require_own_place(self) -> None:
