@@ -26,7 +26,7 @@ from destination_s3_spark.schema.schema_event import from_event
 from destination_s3_spark.schema.table_schema import TableSchema, replayed_fields
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.tables.columns.row_plan import control_plan, file_columns, plans_of_columns, refusal, row_plan, typed_plan
+from destination_s3_spark.tables.columns.row_plan import control_plan, file_columns, refusal, row_plan
 from destination_s3_spark.tables.commit.generation import NOTHING, Kept
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.landing.barred import Barred
@@ -81,10 +81,6 @@ class Columns:
     """The first schema id with today's types. Files of earlier schemas have columns of other types."""
     valid_from: str | None = None
     """The field with the time of a change, by which versions of a history begin. None for the time of extraction."""
-
-    def is_outdated(self, file: FileEntry) -> bool:
-        """Tell whether columns of the file have other types than the table has now."""
-        return file.schema_id is not None and file.schema_id < self.types_since
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,16 +155,6 @@ class OpenTable:
         declared = tuple(Field(source, source, Scalar.STRING) for source in sources)
         return row_plan(self.stream, self.schema, declared, self.layout.final)
 
-    @property
-    def typed_plan(self) -> RowPlan:
-        """The plan that types records by the table's columns, whatever its files have."""
-        return typed_plan(self.stream, self.schema) if self.layout.of_text else self.plan
-
-    @property
-    def plans_of_columns(self) -> tuple[RowPlan, ...]:
-        """The plans that together type records by all of the table's columns, also by several of one field."""
-        return plans_of_columns(self.stream, self.schema)
-
     def schemas(self, ids: Collection[int]) -> dict[int, TableSchema]:
         """Return the table's schemas with these ids from the chain. The current schema takes no request."""
         return {schema_id: from_event(payload) for schema_id, payload in self.writer.schemas(ids).items()}
@@ -185,7 +171,8 @@ class OpenTable:
             self.writer.ensure_schema(self.columns.recorded)
 
     def is_outdated(self, file: FileEntry) -> bool:
-        return self.columns.is_outdated(file)
+        """Tell whether columns of the file have other types than the table has now."""
+        return file.schema_id is not None and file.schema_id < self.columns.types_since
 
     def raw_covers(self, live: LiveFiles) -> bool:
         """Tell whether the raw table has every row that landed in the table since it was last replaced."""

@@ -59,15 +59,6 @@ class MergeRule:
         return None if since is None or self.longest_wait is None else since + self.longest_wait
 
 
-VALID_FROM, VALID_TO, IS_CURRENT, IS_DELETED = "_valid_from", "_valid_to", "_is_current", "_is_deleted"
-VALID_FROM_SYNC = "_valid_from_sync_id"
-"""The columns that a history has besides those of its table.
-
-A version is valid from the first time on, up to the second one, which is null for the version that is valid now. IS_DELETED: whether it
-ended with the deletion of its row. VALID_FROM_SYNC: the sync that brought the record with which the version began.
-"""
-
-
 @dataclass(frozen=True, slots=True)
 class HistoryRule:
     """The history of the tables of streams with a name of this pattern. `columns`: those whose changes make versions. None is all."""

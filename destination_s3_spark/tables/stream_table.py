@@ -192,22 +192,15 @@ class StreamTable:
         self._refuse_other_types(state, evolution)
         evolution = self._treated(state, evolution, kept)
         evolution, recorded = self._to_record(state, evolution if encodings is None else evolution.encoded(*encodings))
-        partitioning = partitioning_of(self.stream, evolution.schema, self.layout.final)
         types_since = evolution.schema.schema_id if evolution.retyped else state.types_since
         columns = Columns(evolution.schema, recorded, types_since, valid_from(self.stream, evolution.schema))
-        table = OpenTable(
-            stream=self.stream,
-            declared=self.fields.fields,
-            writer=self.writer,
-            layout=replace(self.layout.encoded(evolution.schema.encodings or DESTINATION_S3), root=state.identity.final_root),
-            rules=self.rules,
-            session=self.session,
-            columns=columns,
-            key_spec=self.key_spec_of(evolution.schema, partitioning),
-            partitioning=partitioning,
+        layout = replace(self.layout.encoded(evolution.schema.encodings or DESTINATION_S3), root=state.identity.final_root)
+        made = self._with(columns, layout)
+        table = replace(
+            made,
             pending=pending,
             kept=kept,
-            outdated=not pending and self._has_rows_of_other_types(columns),
+            outdated=not pending and self._has_rows_of_other_types(made),
             treatment=self.treatment,
             barred=self._barred(),
         )
@@ -227,7 +220,10 @@ class StreamTable:
 
     def as_recorded(self, schema: TableSchema, types_since: int, layout: Layout) -> OpenTable:
         """Return the table with columns that its chain records, without opening it. It takes no rows. Raises ConfigError."""
-        partitioning = partitioning_of(self.stream, schema, layout.final)
+        return self._with(Columns(schema, None, types_since), layout)
+
+    def _with(self, columns: Columns, layout: Layout) -> OpenTable:
+        partitioning = partitioning_of(self.stream, columns.schema, layout.final)
         return OpenTable(
             stream=self.stream,
             declared=self.fields.fields,
@@ -235,8 +231,8 @@ class StreamTable:
             layout=layout,
             rules=self.rules,
             session=self.session,
-            columns=Columns(schema, None, types_since),
-            key_spec=self.key_spec_of(schema, partitioning),
+            columns=columns,
+            key_spec=self.key_spec_of(columns.schema, partitioning),
             partitioning=partitioning,
         )
 
@@ -270,10 +266,10 @@ class StreamTable:
             return None
         return key_spec(self.stream, schema, self.rules.deletion, of_text=self.layout.of_text, partitioning=partitioning)
 
-    def _has_rows_of_other_types(self, columns: Columns) -> bool:
-        if not columns.types_since or self.layout.of_text:
+    def _has_rows_of_other_types(self, table: OpenTable) -> bool:
+        if not table.columns.types_since or self.layout.of_text:
             return False
-        return any(columns.is_outdated(file) for file in self.writer.live_files().of(FileKind.FINAL, FileKind.STATE))
+        return any(table.is_outdated(file) for file in self.writer.live_files().of(FileKind.FINAL, FileKind.STATE))
 
     def _kept(self) -> Kept:
         kept = kept_rows(self.writer, self.session.disposition)

@@ -19,6 +19,7 @@ from destination_s3_spark.exact_json.values import object_text, split_object
 from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
 from destination_s3_spark.tables.capture.events import EventValues, History, has_placeholder, may_have_placeholder, provided
+from destination_s3_spark.tables.columns.row_plan import typed_plan
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.runs.keys import CDC_FIELDS, DELETED, META, KeySpec
 from destination_s3_spark.tables.runs.refreshed import ComparedRows, RefreshComparison
@@ -121,7 +122,7 @@ def completion_of(table: OpenTable, spec: KeySpec, *, logged: bool) -> RowComple
     return RowCompletion(
         key=tuple(field.name for field in spec.key),
         columns=tuple(column.name for column in columns),
-        plan=table.typed_plan if table.layout.of_text else None,
+        plan=typed_plan(table.stream, table.schema) if table.layout.of_text else None,
         sources=tuple((column.name, column.source) for column in data_columns(table, spec)),
         net=logged and not any(column.source.startswith(CDC_FIELDS) for column in columns),
     )

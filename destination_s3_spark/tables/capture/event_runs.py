@@ -25,6 +25,7 @@ from destination_s3_spark.storage.ranged import present
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.capture.events import POSITION
+from destination_s3_spark.tables.runs.merged_rows import READERS
 from destination_s3_spark.tables.runs.winners import Indices
 from destination_s3_spark.tables.updates.resources import TaskResources
 
@@ -34,8 +35,6 @@ EVENT_PIECE_BYTES = 512 * 2**10
 """Maximum size of a run's pieces in Arrow memory. Smaller pieces take longer to read and write."""
 FIELD_BYTES = 40 * 2**10
 """Size per field that raises the maximum of a piece for logs with many fields, because pieces of few rows take longer, too."""
-READERS = 8
-"""Runs that are read in parallel: enough to hide the store's latency."""
 FETCH_BYTES = 64 * 2**20
 """Maximum stored bytes fetched from all runs at once, while earlier events are rendered. Large fetches save requests."""
 FETCHES_SHARE = 12
@@ -72,14 +71,6 @@ class EventRun:
         """Return the pieces that may have events at positions from `low` (inclusive) to `high` (exclusive)."""
         begin = int(np.searchsorted(self.lasts, low))
         return slice(begin, max(begin, int(np.searchsorted(self.firsts, high))))
-
-    def uncompressed(self, pieces: slice) -> Indices:
-        """Return the size of each of these pieces in Arrow memory."""
-        return self.bytes[pieces]
-
-    def stored(self, pieces: slice) -> Indices:
-        """Return the size of each of these pieces in the file or object."""
-        return np.diff(self.starts)[pieces]
 
 
 def piece_bytes(event_bytes: int, fields: int, budget_bytes: int) -> int:
@@ -132,10 +123,10 @@ def read_events(runs: Sequence[EventRun], low: int, high: int, schema: pa.Schema
     position fit into a window. Raises DataError for a missing object, or TransientError.
     """
     window_bytes = min(WINDOW_BYTES, resources.budget_bytes // WINDOWS_SHARE)
-    spans = _parts(runs, low, high, EventRun.stored, min(FETCH_BYTES, resources.budget_bytes // FETCHES_SHARE))
+    spans = _parts(runs, low, high, lambda run: np.diff(run.starts), min(FETCH_BYTES, resources.budget_bytes // FETCHES_SHARE))
     with ThreadPoolExecutor(READERS, "event-read") as pool:
         for span, fetched in _read_ahead(pool, runs, spans, resources.s3):
-            for window in _parts(runs, *span, EventRun.uncompressed, window_bytes):
+            for window in _parts(runs, *span, lambda run: run.bytes, window_bytes):
                 found = [rows for part in fetched for rows in part.events(*window, schema)]
                 if found:
                     yield _in_order(pa.concat_tables(found))
@@ -197,12 +188,12 @@ def _range(run: EventRun, start: int, end: int, s3: S3Settings) -> pa.Buffer:
 
 
 def _parts(
-    runs: Sequence[EventRun], low: int, high: int, sizes: Callable[[EventRun, slice], Indices], part_bytes: int
+    runs: Sequence[EventRun], low: int, high: int, sizes: Callable[[EventRun], Indices], part_bytes: int
 ) -> Iterator[tuple[int, int]]:
     """Divide the positions into consecutive ranges (from, to) with pieces of about `part_bytes` each."""
     firsts = np.concatenate([run.firsts[run.within(low, high)] for run in runs])
     order = np.argsort(firsts, kind="stable")
-    part = np.cumsum(np.concatenate([sizes(run, run.within(low, high)) for run in runs])[order]) // max(1, part_bytes)
+    part = np.cumsum(np.concatenate([sizes(run)[run.within(low, high)] for run in runs])[order]) // max(1, part_bytes)
     cuts = np.unique(firsts[order][1:][np.diff(part) > 0])
     yield from pairwise([low, *cuts[(cuts > low) & (cuts < high)].tolist(), high])
 

@@ -64,11 +64,6 @@ class Kept:
     adopted: frozenset[str] = frozenset()
     """The keys of files that destination-s3 wrote in the same generation."""
 
-    @property
-    def deltas(self) -> tuple[FileEntry, ...]:
-        """The files that never became part of the final table."""
-        return tuple(file for file in self.files if file.kind is FileKind.DELTA)
-
 
 NOTHING = Kept()
 

@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from destination_s3_spark.schema.arrow import MICROS, contiguous, with_columns
 from destination_s3_spark.tables.capture.events import PLACEHOLDER, differ, has_placeholder
+from destination_s3_spark.tables.columns.validity import IS_CURRENT, IS_DELETED, VALID_FROM, VALID_TO
 from destination_s3_spark.tables.history.form import HistoryForm
 from destination_s3_spark.tables.history.versions import sorted_by_time
-from destination_s3_spark.tables.rules import IS_CURRENT, IS_DELETED, VALID_FROM, VALID_TO
 from destination_s3_spark.tables.runs.keys import CURSOR, DELETED, KEY, OFFSET, RAW_ID
 from destination_s3_spark.tables.runs.winners import CLOSED_OFFSET, ENDED_OFFSET, EXTRACTED_AT, ranking, ranking_at
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from destination_s3_spark.schema.arrow import contiguous
 from destination_s3_spark.storage.ranged import opened
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.tables.rules import VALID_TO
+from destination_s3_spark.tables.columns.validity import VALID_TO
 from destination_s3_spark.tables.runs.keys import KEY, META, RAW_ID
 from destination_s3_spark.tables.runs.merged_rows import RowSource
 from destination_s3_spark.tables.runs.refreshed import micros

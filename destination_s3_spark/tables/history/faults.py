@@ -26,9 +26,8 @@ from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.ranged import RangedFile
 from destination_s3_spark.tables.columns.partitioning import partitioning_of
 from destination_s3_spark.tables.columns.row_plan import key_spec
-from destination_s3_spark.tables.columns.validity import VALIDITY
+from destination_s3_spark.tables.columns.validity import IS_CURRENT, IS_DELETED, VALID_FROM, VALID_TO, VALIDITY
 from destination_s3_spark.tables.history.versions import sorted_by_time
-from destination_s3_spark.tables.rules import IS_CURRENT, IS_DELETED, VALID_FROM, VALID_TO
 from destination_s3_spark.tables.runs.keys import META, OFFSET, RAW_ID, CdcDeletion, lower
 from destination_s3_spark.tables.runs.merged_rows import READERS, RowStream, complete_rows
 from destination_s3_spark.tables.runs.sorted_file import MergeForm, SortedFile

@@ -20,9 +20,8 @@ from destination_s3_spark.schema.arrow import MICROS, contiguous
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.capture.events import moments
-from destination_s3_spark.tables.columns.validity import VALIDITY
+from destination_s3_spark.tables.columns.validity import IS_CURRENT, IS_DELETED, VALID_FROM, VALID_FROM_SYNC, VALID_TO, VALIDITY
 from destination_s3_spark.tables.open_table import OpenTable
-from destination_s3_spark.tables.rules import IS_CURRENT, IS_DELETED, VALID_FROM, VALID_FROM_SYNC, VALID_TO
 from destination_s3_spark.tables.runs.keys import CDC_FIELDS, DELETED, META, RAW_ID, KeySpec
 from destination_s3_spark.tables.runs.refreshed import micros
 from destination_s3_spark.tables.runs.sorted_file import MergeForm, SortedFileWriter
@@ -79,11 +78,6 @@ class HistoryForm:
         live: Flags = ~np.asarray(contiguous(rows[DELETED]))
         deleted_at = self.spec.deleted_at
         return live if deleted_at is None else live & np.asarray(contiguous(rows[deleted_at.name]).is_null())
-
-    def are_live(self, rows: pa.RecordBatch) -> bool:
-        """Tell whether none of the rows is deleted."""
-        marks = self.spec.deleted_at
-        return not pc.any(rows[DELETED]).as_py() and (marks is None or rows[marks.name].null_count == rows.num_rows)
 
     def times(self, rows: pa.Table) -> Indices:
         """Return the time of the change that each row reports, in microseconds since 1970."""

@@ -18,11 +18,11 @@ import pyarrow.compute as pc
 
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.schema.arrow import MICROS, contiguous, with_columns
+from destination_s3_spark.tables.columns.validity import IS_CURRENT, IS_DELETED, VALID_FROM, VALID_FROM_SYNC, VALID_TO
 from destination_s3_spark.tables.history.ends import Ends
 from destination_s3_spark.tables.history.form import HistoryForm
 from destination_s3_spark.tables.history.task import EndedOutput, EndedVersions
 from destination_s3_spark.tables.history.versions import Mode, versions_of
-from destination_s3_spark.tables.rules import IS_CURRENT, IS_DELETED, VALID_FROM, VALID_FROM_SYNC, VALID_TO
 from destination_s3_spark.tables.runs.keys import KEY, OFFSET
 from destination_s3_spark.tables.runs.merged_rows import RowSource, complete_rows, row_streams
 from destination_s3_spark.tables.runs.refreshed import Notice

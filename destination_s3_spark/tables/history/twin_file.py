@@ -55,7 +55,7 @@ class TwinFile:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append live rows in merge form, with the columns of a history. Raise SoftlyDeleted for others."""
-        if not self._form.are_live(batch):
+        if not self._form.is_live(batch).all():
             raise SoftlyDeleted
         self._file.write(batch)
 

@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 
 from destination_s3_spark.schema.arrow import MICROS, contiguous, with_columns
 from destination_s3_spark.tables.capture.events import PLACEHOLDER, differ, has_placeholder
+from destination_s3_spark.tables.columns.validity import IS_CURRENT, IS_DELETED, VALID_FROM, VALID_FROM_SYNC, VALID_TO
 from destination_s3_spark.tables.history.chosen import Late, RankedRows, compared, merged
 from destination_s3_spark.tables.history.ends import Ends
 from destination_s3_spark.tables.history.form import HistoryForm
-from destination_s3_spark.tables.rules import IS_CURRENT, IS_DELETED, VALID_FROM, VALID_FROM_SYNC, VALID_TO
 from destination_s3_spark.tables.runs.keys import DELETED, KEY, META, OFFSET
 from destination_s3_spark.tables.runs.refreshed import Notice
 from destination_s3_spark.tables.runs.winners import (

@@ -22,10 +22,9 @@ from destination_s3_spark.decoding.record_typer import TypedBlock
 from destination_s3_spark.decoding.value_text import Texts, value_texts
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.schema.arrow import contiguous
+from destination_s3_spark.tables.runs.winners import Flags
 
 DIGEST_BYTES = 16
-
-Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 @dataclass(frozen=True, slots=True)

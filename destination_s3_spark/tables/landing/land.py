@@ -31,11 +31,11 @@ from destination_s3_spark.schema.arrow import RAW_SCHEMA
 from destination_s3_spark.schema.partitioning import Partitioning
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
-from destination_s3_spark.tables.landing.barred import Bar, Barred, Flags, without
+from destination_s3_spark.tables.landing.barred import Bar, Barred, without
 from destination_s3_spark.tables.landing.slices import ExtentFile, Segment, Slice, StagedSlice
 from destination_s3_spark.tables.runs.keys import KeySpec
 from destination_s3_spark.tables.runs.sorted_file import RunFile, run_rows
-from destination_s3_spark.tables.runs.winners import EXTRACTED_AT
+from destination_s3_spark.tables.runs.winners import EXTRACTED_AT, Flags
 from destination_s3_spark.tables.staged.staged_file import MOST_PARTITIONS, PartitionedFiles, StagedFile
 from destination_s3_spark.tables.stored.conversion import TYPED_BYTES
 

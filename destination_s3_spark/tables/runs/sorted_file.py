@@ -68,7 +68,6 @@ RUN_PIECE_BYTES = 128 * 2**10
 PORTION_BYTES = 16 * 2**20
 """Default size of a portion read at once, in Arrow memory."""
 
-
 _OFFSETS = {FileKind.TOMBSTONE: BURIED_OFFSET, FileKind.CURRENT: OPENED_OFFSET, FileKind.CLOSED: CLOSED_OFFSET}
 
 
@@ -273,7 +272,8 @@ class SortedFile:
         if size <= 2 * portion_bytes:
             yield self._reader().read_row_groups(numbers, self._columns)
         else:
-            yield from map(_table, self._reader().iter_batches(max(1, rows * portion_bytes // size), numbers, self._columns))
+            batches = self._reader().iter_batches(max(1, rows * portion_bytes // size), numbers, self._columns)
+            yield from (pa.Table.from_batches([batch]) for batch in batches)
 
     def _reader(self) -> pq.ParquetFile:
         """Open a new Arrow reader for a portion, because a reader retains all it fetched. It fetches adjacent bytes with one request."""
@@ -331,10 +331,6 @@ class SortedFile:
         if fingerprint == spec.cursor_fingerprint:
             return spec.cursor.type
         return spec.cursor_type(fingerprint, self._footer.schema.to_arrow_schema().field(CURSOR).type)
-
-
-def _table(batch: pa.RecordBatch) -> pa.Table:
-    return pa.Table.from_batches([batch])
 
 
 def _controls(spec: KeySpec) -> list[pa.Field[Any]]:

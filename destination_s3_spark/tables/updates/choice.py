@@ -16,7 +16,7 @@ from destination_s3_spark.tables.stream_table import StreamTable
 from destination_s3_spark.tables.updates.appended import publish_deltas, rebuild_from_raw, retype_final_files
 from destination_s3_spark.tables.updates.compacted import compact
 from destination_s3_spark.tables.updates.inputs import pairs_of
-from destination_s3_spark.tables.updates.merged import combine_runs, merge_runs, rebuild_deduplicated
+from destination_s3_spark.tables.updates.merged import combine_runs, merge_runs
 from destination_s3_spark.tables.updates.resources import Resources
 from destination_s3_spark.tables.updates.steps import Update
 from destination_s3_spark.tables.updates.waiting import MOST_RUNS
@@ -99,7 +99,7 @@ def rebuild_of(table: OpenTable, resources: Resources) -> Update:
             "some of its raw rows landed while it was deduplicated by another primary key or cursor, and do not tell which of them it "
             "has kept. Run a refresh, which sends all records again."
         )
-    return rebuild_deduplicated(table, table.spec, resources)
+    return merge_runs(table, table.spec, resources, from_raw=True)
 
 
 def rewrite_of(table: OpenTable, resources: Resources) -> Update:

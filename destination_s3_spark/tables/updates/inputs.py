@@ -117,7 +117,7 @@ def merge_inputs(table: OpenTable, live: LiveFiles, form: TableFormat, s3: S3Set
     """Divide the files to merge into those in the table's current order, format and types, and those to sort first."""
     pending = live.pending is not None
     rows_kept = _kept_to_sort(table, live)
-    deltas = [*rows_kept.deltas, *live.landing(FileKind.DELTA)]
+    deltas = [*(file for file in rows_kept.files if file.kind is FileKind.DELTA), *live.landing(FileKind.DELTA)]
     pairs = [] if pending else list(pairs_of(live))
     kept = [pair for pair in pairs if fits(table, form, pair[0]) and _has_format(form, *pair)]
     others = [pair for pair in pairs if pair not in kept]

@@ -45,23 +45,22 @@ FILES_OF_A_TABLE = 96
 An update of 1 % of the keys, all neighbours, then touches two files as a rule, which are together 3 % of the table at most. With the
 default target size, files of a table of 10 GB have more than half of that size.
 """
-
-
 USUAL_RATE = 20 * 2**20
 """Bytes per second and core of a merge while none of the table has been measured: about half of what a merge reaches on a usual machine."""
 LEAST_MEASURED = 16 * 2**20
 """Least size of a merge that tells how fast merges of the table are. The time of a smaller one is that of its S3 calls."""
 
 
-def merge_runs(table: OpenTable, spec: KeySpec, resources: Resources) -> Update:
+def merge_runs(table: OpenTable, spec: KeySpec, resources: Resources, *, from_raw: bool = False) -> Update:
     """Merge the runs of a deduplicated table into its final files, or publish a pending generation from its own runs and the kept rows.
 
     If a merge would take more time than there is, its runs wait on, with a warning. A pending generation that keeps rows of the table is
-    published in any case, because these rows may not mix with others meanwhile.
+    published in any case, because these rows may not mix with others meanwhile. `from_raw`: rebuild the table from its raw rows instead.
     """
     live = table.writer.live_files()
     form = table_format(table, spec, live, resources.least_file_bytes)
-    return (yield from Merge(table, live, form, merge_inputs(table, live, form, resources.task.s3), resources).steps())
+    inputs = (raw_inputs if from_raw else merge_inputs)(table, live, form, resources.task.s3)
+    return (yield from Merge(table, live, form, inputs, resources).steps())
 
 
 def combine_runs(table: OpenTable, spec: KeySpec, resources: Resources) -> Update:
@@ -69,13 +68,6 @@ def combine_runs(table: OpenTable, spec: KeySpec, resources: Resources) -> Updat
     live = table.writer.live_files()
     form = table_format(table, spec, live, resources.least_file_bytes)
     return (yield from combine_waiting(table, live, form, resources))
-
-
-def rebuild_deduplicated(table: OpenTable, spec: KeySpec, resources: Resources) -> Update:
-    """Rebuild a deduplicated table from its raw rows."""
-    live = table.writer.live_files()
-    form = table_format(table, spec, live, resources.least_file_bytes)
-    return (yield from Merge(table, live, form, raw_inputs(table, live, form, resources.task.s3), resources).steps())
 
 
 @dataclass(slots=True)
@@ -117,7 +109,10 @@ class Merge:
         tombstones = yield from self._compacted_tombstones()
         self.table.record_schema()
         logged = yield from self._logged(log, plan, ranges)
-        versions = yield from self._versions(history, (*runs, *waited) if history is not None and history.compares else runs, plan, ranges)
+        versions = HistoryGroup()
+        if history is not None:
+            versions = yield from history.group((*runs, *waited) if history.compares else runs, plan, ranges)
+        self._scratch += versions.scratch
         staged = [*(file for done in ranges for file in done.files), *tombstones]
         result = self._commit(plan, staged, logged, versions, compacted=bool(tombstones), lacked=sum(done.kept for done in ranges))
         self.table.writer.store.delete(self._scratch)
@@ -150,15 +145,6 @@ class Merge:
                 table.stream.id, ended.number,
             )  # fmt: skip
         return None
-
-    def _versions(
-        self, history: HistoryMerge | None, runs: Sequence[FileEntry], plan: MergePlan, ranges: Sequence[MergedRange]
-    ) -> Steps[HistoryGroup]:
-        if history is None:
-            return HistoryGroup()
-        group = yield from history.group(runs, plan, ranges)
-        self._scratch += group.scratch
-        return group
 
     def _runs(self, *, every_version: bool) -> Steps[Sequence[FileEntry]]:
         """Return the runs to merge: sorted by the table's key, and few enough for the memory of a task."""
