@@ -76,7 +76,6 @@ class LogColumns:
 
     @property
     def key_indices(self) -> tuple[int, ...]:
-        """Indices of the key columns among the fields."""
         names = [field.name for field in self.fields]
         return tuple(names.index(name) for name in self.key)
 

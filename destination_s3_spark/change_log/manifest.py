@@ -69,7 +69,6 @@ class LogName(NamedTuple):
 
     @property
     def group(self) -> GroupName:
-        """Name of the group, shared with the other objects of the commit."""
         return GroupName(self.offset, self.token)
 
     def file_name(self, extension: str) -> str:
@@ -102,7 +101,7 @@ class LogFile(msgspec.Struct, frozen=True, omit_defaults=True):
     """A data file: its name in the folder and its number of events or rows, and that of those that were forgotten.
 
     `gone` has the places of forgotten rows in the first version of the file, counted from 0, in order. Events carry their number, so it is
-    empty for these, and for files that an early version redacted.
+    empty for these.
     """
 
     key: str
@@ -111,11 +110,8 @@ class LogFile(msgspec.Struct, frozen=True, omit_defaults=True):
     gone: tuple[int, ...] = ()
 
     def places(self) -> Iterator[int]:
-        """Yield the place of each row in the first version of the file, without end.
-
-        Forgotten rows whose places are not known count as the first ones, so no row gets a lower number than it had.
-        """
-        gone = self._forgotten()
+        """Yield the place of each row in the first version of the file, without end."""
+        gone = frozenset(self.gone)
         return (place for place in count() if place not in gone)
 
     def redacted_to(self, key: str, forgotten: Collection[int], *, numbered: bool) -> LogFile:
@@ -126,10 +122,7 @@ class LogFile(msgspec.Struct, frozen=True, omit_defaults=True):
         if numbered:
             return LogFile(key, rows, redacted)
         added = (place for position, place in zip(range(self.rows), self.places(), strict=False) if position in forgotten)
-        return LogFile(key, rows, redacted, tuple(sorted(self._forgotten().union(added))))
-
-    def _forgotten(self) -> frozenset[int]:
-        return frozenset(self.gone if len(self.gone) == self.redacted else range(self.redacted))
+        return LogFile(key, rows, redacted, tuple(sorted((*self.gone, *added))))
 
 
 class Manifest(msgspec.Struct, frozen=True, rename="camel", kw_only=True):

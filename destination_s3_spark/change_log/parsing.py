@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from destination_s3_spark.chain.files import OperationCount
 from destination_s3_spark.change_log.events import IN_NEW, IN_OLD
 from destination_s3_spark.change_log.lines import json_texts
-from destination_s3_spark.change_log.manifest import Manifest
+from destination_s3_spark.change_log.manifest import LogKind, Manifest
 from destination_s3_spark.change_log.options import ChangeLogFormat
 from destination_s3_spark.change_log.replicant import CSV_NULL, JSON_NULL
 from destination_s3_spark.formats.read_back import csv_rows
@@ -43,16 +43,28 @@ _DECIMAL = "decimal128("
 """The beginning of a decimal type in the text of a column's type."""
 
 
+ROW = "S"
+"""The `op` of a row in a snapshot or upserts file."""
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
+    """An event, or a row of a snapshot or upserts file as one with a new image alone."""
+
     op: str
     new: Values
     old: Values
     cursor: dict[str, Any]
     operation_count: dict[str, int]
 
+    def of_key(self, names: Iterable[str]) -> Values:
+        return {name: self.old[name] if name in self.old else self.new[name] for name in names}
+
 
 def read_events(manifest: Manifest, file: BinarySource) -> Iterator[Event]:
+    """Return the events of a file, or its rows."""
+    if manifest.kind is not LogKind.CHANGES:
+        return (Event(ROW, row, {}, {}, {}) for row in read_rows(manifest, file))
     match manifest.format:
         case ChangeLogFormat.REPLICANT_CSV:
             return _csv_events(manifest, file)

@@ -8,12 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from destination_s3_spark.change_log.manifest import GroupName, LogFile, LogKind, LogName, Manifest, log_objects
-from destination_s3_spark.change_log.parsing import BinarySource, Event, Values, read_events, read_rows
+from destination_s3_spark.change_log.parsing import ROW, BinarySource, Event, read_events
 from destination_s3_spark.errors import DataError
 from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore
-
-ROW = "S"
-"""The `op` of a row in a snapshot or upserts file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +80,8 @@ class ChangeLogFolder:
         rows = 0
         try:
             content = self._open_file(key, self._objects[file.key].size)
-            for rows, record in enumerate(_records(manifest, content), start=1):  # noqa: B007 (counted for the check below)
-                yield record
+            for rows, event in enumerate(read_events(manifest, content), start=1):  # noqa: B007 (counted for the check below)
+                yield _record(event, manifest.primary_key)
         except ObjectNotFound as error:
             raise _gone(key) from error
         except (OSError, EOFError, ValueError, KeyError) as error:
@@ -93,25 +90,11 @@ class ChangeLogFolder:
             raise DataError(f"The file {key} of a change log is damaged: it has {rows:,} rows, its manifest says {file.rows:,}.")
 
 
-def _records(manifest: Manifest, content: BinarySource) -> Iterator[dict[str, Any]]:
-    if manifest.kind is LogKind.CHANGES:
-        return (_event_record(event, manifest.primary_key) for event in read_events(manifest, content))
-    return (_row_record(row, manifest.primary_key) for row in read_rows(manifest, content))
-
-
-def _event_record(event: Event, key: tuple[str, ...]) -> dict[str, Any]:
-    return {
-        "op": event.op,
-        "key": {name: event.old[name] if name in event.old else event.new[name] for name in key},
-        "new": event.new,
-        "old": event.old,
-        "cursor": event.cursor,
-        "operationCount": event.operation_count,
-    }
-
-
-def _row_record(row: Values, key: tuple[str, ...]) -> dict[str, Any]:
-    return {"op": ROW, "key": {name: row[name] for name in key}, "new": row}
+def _record(event: Event, key: tuple[str, ...]) -> dict[str, Any]:
+    record = {"op": event.op, "key": event.of_key(key), "new": event.new}
+    if event.op == ROW:
+        return record
+    return {**record, "old": event.old, "cursor": event.cursor, "operationCount": event.operation_count}
 
 
 def _gone(key: str) -> DataError:

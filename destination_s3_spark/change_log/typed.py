@@ -65,7 +65,6 @@ def _object(names: list[str], columns: Iterable[pa.StringArray]) -> tuple[str | 
 
 
 def parquet_schema(columns: LogColumns) -> pa.Schema:
-    """Return the schema of a file of events."""
     row = pa.struct(columns.fields)
     return pa.schema(
         [
@@ -90,7 +89,6 @@ class ParquetChanges(ParquetFile):
         super().__init__(sink, parquet_schema(columns), LOG_PARQUET)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append events in `LogColumns.event_schema`."""
         require_columns(batch, self._events)
         op, cursor, _, exists, new, old = batch.columns
         news, olds = new.flatten(), old.flatten()

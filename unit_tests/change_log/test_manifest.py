@@ -58,12 +58,6 @@ def test_rows_keep_the_place_that_they_had_before_others_were_forgotten() -> Non
     assert LogFile("a", 6).redacted_to("b", {1, 4}, numbered=True) == LogFile("b", 4, 2)
 
 
-def test_rows_are_not_passed_over_where_the_places_of_forgotten_ones_are_not_known() -> None:
-    file = LogFile("b", 4, 2)
-    assert list(islice(file.places(), 4)) == [2, 3, 4, 5]
-    assert file.redacted_to("c", {1}, numbered=False) == LogFile("c", 3, 3, (0, 1, 3))
-
-
 def test_members_of_newer_versions_are_passed_over(manifest: Manifest) -> None:
     newer = {**json.loads(manifest.to_bytes()), "signature": "x"}
 

@@ -34,7 +34,7 @@ from destination_s3_spark.tables.capture.group import RenderTask, SnapshotTask
 from destination_s3_spark.tables.compaction.groups import LEAST_FILES
 from destination_s3_spark.tables.compaction.join import JoinTask
 from destination_s3_spark.tables.factory import TableFactory
-from destination_s3_spark.tables.forgetting.erasure import EraseTask, PairTask, SortedEraseTask
+from destination_s3_spark.tables.forgetting.erasure import EraseTask, SortedEraseTask
 from destination_s3_spark.tables.forgetting.log_search import LogPlacesTask, LogSearchTask, LogValuesTask, RedactTask
 from destination_s3_spark.tables.forgetting.search import CollectTask, SearchTask, SortedSearchTask
 from destination_s3_spark.tables.forgetting.wanted import Subject
@@ -185,7 +185,7 @@ CASES = {
     ),
     "erasure of lines": Case(EraseTask, [Step([1, 2], options=TEXT)], Step([3], options=TEXT), [1, 2, 3], command=forget_two),
     "erasure from merge states": Case(
-        PairTask, [Step([1, 2], DEDUP, options=TEXT)], Step([3], DEDUP, options=TEXT), [1, 2, 3], command=forget_two
+        SortedEraseTask, [Step([1, 2], DEDUP, options=TEXT)], Step([3], DEDUP, options=TEXT), [1, 2, 3], command=forget_two
     ),
     "search of changes": Case(LogSearchTask, **OF_CHANGES),
     "search of places in the changes": Case(LogPlacesTask, **OF_CHANGES),

@@ -1,7 +1,6 @@
 """Values that records of a table with a change log left out, taken from the row before.
 
-Debezium writes a placeholder for a large value that an update did not change. Input: all rows of some keys in merge form. Output: the row
-of each key with its values filled in, and the history from which they come.
+Debezium writes a placeholder for a large value that an update did not change.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from destination_s3_spark.tables.runs.keys import CDC_FIELDS, DELETED, META, Key
 from destination_s3_spark.tables.runs.refreshed import ComparedRows, RefreshComparison
 from destination_s3_spark.tables.runs.soft_deletions import DATA, Resolution, edited, replaced, with_tombstones
 from destination_s3_spark.tables.runs.sorted_file import MergeForm
-from destination_s3_spark.tables.runs.winners import Indices, Ranking, ranking
+from destination_s3_spark.tables.runs.winners import Ranking, ranking
 from destination_s3_spark.tables.stored.conversion import retyped_rows
 
 NOT_PROVIDED = {"change": "NULLED", "reason": "SOURCE_RETRIEVAL_ERROR"}
@@ -107,10 +106,27 @@ class RowCompletion:
         return EventValues(history, stored, at, found)
 
     def _filled(self, best: pa.Table, values: EventValues, made_of: Resolution) -> pa.Table:
-        """Fill the placeholders in the winners that have their values from rows of the history."""
-        if not values.provided:
-            return best
-        return fill_placeholders(best, values, made_of.values, dict(self.sources), of_text=self.plan is not None)
+        """Fill the placeholders in the winners that have their values from rows of the history.
+
+        A value that no row had becomes null and is recorded in the row's `_airbyte_meta.changes`.
+        """
+        history, sources = values.history, dict(self.sources)
+        is_shown = (history.rows == made_of.values[history.group]) & history.record
+        lost: dict[int, list[str]] = {}
+        texts: dict[int, dict[str, str | None]] = {}
+        for name, found in values.provided.items():
+            rows = np.flatnonzero(is_shown & ~found.given)
+            at = history.group[rows]
+            for place in at[found.lost[rows]].tolist():
+                lost.setdefault(place, []).append(sources[name])
+            taken = found.values.take(pa.array(rows))
+            if self.plan is not None:
+                for place, text in zip(at.tolist(), taken.to_pylist(), strict=True):
+                    texts.setdefault(place, {})[sources[name]] = text
+            else:
+                best = replaced(best, name, at, taken)
+        best = edited(best, DATA, np.array(list(texts), np.int64), lambda place, record: _with_members(record, texts[place]))
+        return edited(best, META, np.array(list(lost), np.int64), lambda place, meta: _with_changes(meta, lost[place]))
 
 
 def completion_of(table: OpenTable, spec: KeySpec, *, logged: bool) -> RowCompletion:
@@ -138,31 +154,6 @@ def data_columns(table: OpenTable, spec: KeySpec) -> list[Field]:
 def typed_rows(rows: pa.Table, plan: RowPlan) -> pa.Table:
     batches = rows.select(RAW_SCHEMA.names).cast(RAW_SCHEMA).to_batches()
     return pa.Table.from_batches([typed for _, typed in retyped_rows(batches, plan)], plan.table_schema)
-
-
-def fill_placeholders(winners: pa.Table, values: EventValues, shown: Indices, sources: Mapping[str, str], *, of_text: bool) -> pa.Table:
-    """Fill the placeholders in the winners of all keys, in merge form. `sources` maps each column to its JSON key.
-
-    `shown` holds, for each key, the index of the row from which the winner has its values. A value that no row had becomes null and is
-    recorded in the row's `_airbyte_meta.changes`.
-    """
-    history = values.history
-    is_shown = (history.rows == shown[history.group]) & history.record
-    lost: dict[int, list[str]] = {}
-    texts: dict[int, dict[str, str | None]] = {}
-    for name, found in values.provided.items():
-        rows = np.flatnonzero(is_shown & ~found.given)
-        at = history.group[rows]
-        for place in at[found.lost[rows]].tolist():
-            lost.setdefault(place, []).append(sources[name])
-        taken = found.values.take(pa.array(rows))
-        if of_text:
-            for place, text in zip(at.tolist(), taken.to_pylist(), strict=True):
-                texts.setdefault(place, {})[sources[name]] = text
-        else:
-            winners = replaced(winners, name, at, taken)
-    winners = edited(winners, DATA, np.array(list(texts), np.int64), lambda place, record: _with_members(record, texts[place]))
-    return edited(winners, META, np.array(list(lost), np.int64), lambda place, meta: _with_changes(meta, lost[place]))
 
 
 def _with_members(record: str, members: Mapping[str, str | None]) -> str:

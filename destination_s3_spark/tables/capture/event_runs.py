@@ -1,8 +1,7 @@
 """Runs of events: temporary files that bring events from the key order of merge tasks to the log's order of arrival.
 
-A merge task writes its events as runs. Each run is in the order of the log and is cut into pieces that can be read separately. A render
-task reads the events of a range of positions, in order, from many runs. Runs last for one sync and have Arrow's IPC format, because Parquet
-takes four times as long to write that many columns. A run is a local file if all tasks run on one machine, and otherwise a scratch object.
+A run is in the order of the log, in pieces that can be read separately: a local file if all tasks run on one machine, else a scratch
+object. It has Arrow's IPC format, because Parquet takes four times as long to write that many columns.
 """
 
 from __future__ import annotations
@@ -199,5 +198,4 @@ def _parts(
 
 
 def _in_order(events: pa.Table) -> pa.Table:
-    """Sort events by position, stably."""
     return events.combine_chunks().take(pa.array(np.argsort(np.asarray(events[POSITION]), kind="stable")))

@@ -1,9 +1,8 @@
 """Events of the change log, derived from the history of each key's rows.
 
-Input: the history of some keys, with the rows that the table already has. Output: an event for each record that inserted (I), updated (U)
-or deleted (D) its row, with the images before and after the change that the log shows. A record that is older than the table's row or
-changes nothing makes no event. A value that the source did not provide is taken from the previous row: Debezium
-writes a placeholder for a large value that an update did not change, because the source's log does not contain it (TOAST in Postgres).
+A record that is older than the table's row or changes nothing makes no event. A value that the source did not provide is taken from the
+previous row: Debezium writes a placeholder for a large value that an update did not change, because the source's log does not contain it
+(TOAST in Postgres).
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ import pyarrow.compute as pc
 
 from destination_s3_spark.change_log.events import IN_NEW, IN_OLD, AfterImage, BeforeImage, LogColumns, Operation
 from destination_s3_spark.change_log.lines import json_texts
+from destination_s3_spark.change_log.options import ChangeLogOptions
 from destination_s3_spark.decoding.changes import Reason
 from destination_s3_spark.decoding.temporal import temporal
 from destination_s3_spark.schema.airbyte_type import Scalar
@@ -51,8 +51,7 @@ class Images:
     """
 
     columns: LogColumns
-    before: BeforeImage
-    after: AfterImage
+    options: ChangeLogOptions
     cursor: tuple[tuple[str, pa.Field[Any]], ...]
     infers: bool
 
@@ -85,7 +84,6 @@ class EventValues:
     provided: Mapping[str, Provided]
 
     def take(self, name: str, rows: Indices) -> pa.Array[Any]:
-        """Return the values of a column in these rows of the history."""
         return self._taken(name, rows, self.at[rows], np.ones(len(rows), np.bool_))
 
     def image(self, fields: Sequence[pa.Field[Any]], rows: Indices, shown: Sequence[Flags]) -> list[pa.Array[Any]]:
@@ -103,7 +101,6 @@ class EventValues:
         return contiguous(column.take(pa.Array.from_buffers(pa.int64(), len(rows), [bitmap, pa.py_buffer(np.ascontiguousarray(places))])))
 
     def column(self, name: str) -> pa.Array[Any]:
-        """Return a column in all rows of the history."""
         found = self.provided.get(name)
         if found is not None:
             return found.values
@@ -169,8 +166,8 @@ class Events:
         inserts, updates, deletes = (self.operation == kind for kind in (_INSERT, _UPDATE, _DELETE))
         found = []
         for field, changed in zip(images.columns.fields, self.changed, strict=True):
-            in_old = (updates | deletes) & (images.before is BeforeImage.ALL or field.name in images.columns.key)
-            in_new = inserts | (updates & (changed | (images.after is AfterImage.ALL)))
+            in_old = (updates | deletes) & (images.options.before_image is BeforeImage.ALL or field.name in images.columns.key)
+            in_new = inserts | (updates & (changed | (images.options.after_image is AfterImage.ALL)))
             in_new &= values.given(field.name, self.rows)
             found.append((in_new * IN_NEW + in_old * IN_OLD).astype(np.uint8))
         return found

@@ -1,7 +1,6 @@
 """The group of files that one merge adds to the change log of its table. It is committed together with the change of the table.
 
-Merge tasks find the events of their keys and write them to runs, sorted by position in the log. Render tasks then merge the runs into the
-files of the log. Each render task knows the count of all earlier events.
+Merge tasks find the events of their keys and write them to runs, from which render tasks make the files of the log.
 """
 
 from __future__ import annotations
@@ -98,7 +97,6 @@ class MergeLog:
     ) -> None:
         self._table = table
         self._resources = resources
-        self._options = options
         contents = table.writer.open().contents
         first = min((file.offset or 0 for file in records), default=contents.next_offset)
         last = max(((file.offset or 0) + file.rows - 1 for file in records), default=first)
@@ -110,7 +108,9 @@ class MergeLog:
         if spec is None:
             raise Bug(f"Stream '{table.stream.id}' is not deduplicated and has no change log.", stream=table.stream.id)
         self._images = _images(table, spec, options, infers=compared is not None)
-        self.kind = self._kind(begins=begins)
+        self.kind = LogKind.CHANGES if self._images.cursor or self._images.infers else LogKind.UPSERTS
+        if begins or self._before is None:
+            self.kind = LogKind.SNAPSHOT
         self._completion = completion_of(table, spec, logged=self.kind is not LogKind.SNAPSHOT)
         self._group = GroupName(first, table.writer.next_token())
         self._parts = 0
@@ -131,7 +131,6 @@ class MergeLog:
         return LogTask(
             kind=self.kind,
             images=self._images,
-            options=self._options,
             completion=self._completion,
             keys=keys,
             scratch=scratch,
@@ -162,11 +161,6 @@ class MergeLog:
             for file in kept
         ]
 
-    def _kind(self, *, begins: bool) -> LogKind:
-        if begins or self._before is None:
-            return LogKind.SNAPSHOT
-        return LogKind.CHANGES if self._images.cursor or self._images.infers else LogKind.UPSERTS
-
     def _rows(self, ranges: Sequence[LoggedRange], kept: Sequence[SnapshotTask]) -> Steps[LogGroup]:
         """Collect the files of rows that merge tasks staged. For a snapshot, also stage the rows of unchanged files."""
         more: list[LoggedRange] = []
@@ -191,7 +185,7 @@ class MergeLog:
         for low, high, inside in _cut(counts, parts):
             key = self._next_key()
             bounds = self._span.position(low), self._span.position(high)
-            tasks.append(RenderTask(tuple(runs), *bounds, self._images.columns, self._options, start, key, self._resources.task))
+            tasks.append(RenderTask(tuple(runs), *bounds, self._images.columns, self._images.options, start, key, self._resources.task))
             start += inside
             expected.append(inside.total)
         files = yield from Work(render_changes, tasks, lambda _: size).results()
@@ -210,7 +204,7 @@ class MergeLog:
         table = self._table
         named = [LogFile(file.key.rsplit("/", 1)[-1], file.rows) for file in files]
         ids = table.session.generation_id, table.schema.schema_id
-        manifest = manifest_of(self._images.columns, self._options, self.kind, ids, named, before, after)
+        manifest = manifest_of(self._images.columns, self._images.options, self.kind, ids, named, before, after)
         sink = StagedFileSink(self._resources.task.s3, f"{table.layout.changes}{self._group.manifest}")
         with StagedFile(FileKind.CHANGES, sink, ManifestFile(sink)) as file:
             file.write(manifest)
@@ -219,13 +213,13 @@ class MergeLog:
     def _empty_snapshot(self) -> FileEntry:
         """Stage a snapshot without rows, which tells readers that the table is empty."""
         sink = StagedFileSink(self._resources.task.s3, self._next_key())
-        with StagedFile(FileKind.CHANGES, sink, open_snapshot(sink, self._images.columns, self._options)) as file:
+        with StagedFile(FileKind.CHANGES, sink, open_snapshot(sink, self._images.columns, self._images.options)) as file:
             return file.stage()
 
     def _next_key(self) -> str:
         name = LogName(*self._group, self._parts, self.kind)
         self._parts += 1
-        return f"{self._table.layout.changes}{name.file_name(self._options.extension)}"
+        return f"{self._table.layout.changes}{name.file_name(self._images.options.extension)}"
 
 
 def file_count(size: int, target_file_bytes: int, cores: int, least_bytes: int) -> int:
@@ -264,7 +258,7 @@ def _images(table: OpenTable, spec: KeySpec, options: ChangeLogOptions, *, infer
     data = tuple(map(arrow_field, data_columns(table, spec)))
     cursor = tuple((column.source, arrow_field(column)) for column in columns if column.source.startswith(CDC_FIELDS))
     log_columns = LogColumns(table.stream.id, data, tuple(field.name for field in spec.key), tuple(cursor_members(cursor, infers=infers)))
-    return Images(log_columns, options.before_image, options.after_image, cursor, infers)
+    return Images(log_columns, options, cursor, infers)
 
 
 def _cut(counts: Counts, parts: int) -> Iterator[tuple[int, int, OperationCount]]:

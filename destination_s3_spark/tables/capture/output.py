@@ -1,8 +1,4 @@
-"""The change log's part of a merge task: finished files for snapshots and upserts, and temporary runs for events, which need sorting.
-
-Input: all rows of some keys in merge form. Output: the winners as the table stores them, completed by the values that their records left
-out.
-"""
+"""The change log's part of a merge task: finished files for snapshots and upserts, and temporary runs for events, which need sorting."""
 
 from __future__ import annotations
 
@@ -18,17 +14,11 @@ import pyarrow.compute as pc
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.change_log.manifest import LogKind
-from destination_s3_spark.change_log.options import ChangeLogOptions, open_snapshot
+from destination_s3_spark.change_log.options import open_snapshot
 from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.capture.completion import RowCompletion, typed_rows
 from destination_s3_spark.tables.capture.event_runs import RUNS_SHARE, EventRun, piece_bytes, write_run
-from destination_s3_spark.tables.capture.events import (
-    OPERATIONS,
-    POSITION,
-    Events,
-    EventValues,
-    Images,
-)
+from destination_s3_spark.tables.capture.events import OPERATIONS, POSITION, Events, EventValues, Images
 from destination_s3_spark.tables.runs.keys import DELETED
 from destination_s3_spark.tables.runs.refreshed import RefreshComparison
 from destination_s3_spark.tables.runs.sorted_file import MergeForm
@@ -58,7 +48,6 @@ class Span:
         return self.first + part * self.width
 
     def count(self, events: pa.RecordBatch) -> Counts:
-        """Count the events of each part by operation."""
         part = (np.asarray(events[POSITION]) - self.first) // self.width
         operation = np.asarray(pc.index_in(events["op"], pa.array(OPERATIONS)))
         counted = np.bincount(part * len(OPERATIONS) + operation, minlength=SPANS * len(OPERATIONS))
@@ -71,7 +60,6 @@ class LogTask:
 
     kind: LogKind
     images: Images
-    options: ChangeLogOptions
     completion: RowCompletion
     keys: tuple[str, ...]
     """The keys of the log's files of rows."""
@@ -99,14 +87,7 @@ class LoggedRange:
 class ChangeOutput(ExitStack):
     """Output of a merge task to the change log. A context manager that drops staged files when it is left with an error."""
 
-    def __init__(
-        self,
-        task: LogTask,
-        form: MergeForm,
-        resources: TaskResources,
-        comparison: RefreshComparison | None = None,
-    ) -> None:
-        """Begin the output. `comparison`: that of the rows of a refresh with those that it replaces."""
+    def __init__(self, task: LogTask, form: MergeForm, resources: TaskResources, comparison: RefreshComparison | None = None) -> None:
         super().__init__()
         self._task = task
         self._comparison = comparison
@@ -153,8 +134,8 @@ class ChangeOutput(ExitStack):
         return live.select(task.images.columns.row_schema.names).cast(task.images.columns.row_schema)
 
     def _row_file(self, key: str) -> StagedFile[pa.RecordBatch]:
-        sink = StagedFileSink(self._s3, key)
-        return self.enter_context(StagedFile(FileKind.CHANGES, sink, open_snapshot(sink, self._task.images.columns, self._task.options)))
+        sink, images = StagedFileSink(self._s3, key), self._task.images
+        return self.enter_context(StagedFile(FileKind.CHANGES, sink, open_snapshot(sink, images.columns, images.options)))
 
 
 class _EventRuns:

@@ -10,14 +10,11 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import msgspec
-import pyarrow as pa
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.change_log.manifest import GroupName, LogKind, LogName, Manifest, ManifestFile, log_objects
-from destination_s3_spark.decoding.plan import RowPlan, Values
 from destination_s3_spark.errors import DataError
 from destination_s3_spark.schema.airbyte_type import Field
-from destination_s3_spark.schema.arrow import META_FIELDS, arrow_field
 from destination_s3_spark.storage.object_store import ObjectInfo
 from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.forgetting.log_search import (
@@ -33,7 +30,7 @@ from destination_s3_spark.tables.forgetting.log_search import (
     search_log,
 )
 from destination_s3_spark.tables.forgetting.search import ReferencedValues
-from destination_s3_spark.tables.forgetting.wanted import ByKeys, ByValues
+from destination_s3_spark.tables.forgetting.wanted import ByKeys, ByValues, plan_by_name
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.runs.keys import is_unfit
 from destination_s3_spark.tables.staged.staged_file import StagedFile
@@ -93,17 +90,16 @@ class LogForgetting:
                 f"group's manifest, {info.key}, so that the group no longer counts.",
                 stream=self.table.stream.id,
             )
-        files = (LoggedFile(manifest, found[file.key].key, found[file.key].size) for file in manifest.files)
+        s3 = self.resources.task.s3
+        files = (LoggedFile(manifest, found[file.key].key, found[file.key].size, s3) for file in manifest.files)
         return _Group(name, manifest, _entry(info.key, info.size), tuple(files))
 
     @property
     def rows(self) -> int:
-        """The number of events and rows to forget."""
         return sum(map(len, self.places.values()))
 
     @property
     def size(self) -> int:
-        """The bytes of the log's files."""
         return sum(file.bytes for group in self.groups for file in group.files)
 
     @property
@@ -129,7 +125,7 @@ class LogForgetting:
         for group, one in (yield from self._hits(values, keys)):
             of_identity.setdefault(group.identity, set()).update(one.in_log)
         tasks = [
-            LogPlacesTask(file, frozenset(keys_in_log), self.resources.task.s3)
+            LogPlacesTask(file, frozenset(keys_in_log))
             for group in self.groups
             if (keys_in_log := of_identity.get(group.identity))
             for file in group.files
@@ -142,7 +138,7 @@ class LogForgetting:
         chosen = list(self._to_replace())
         names = {group.name: GroupName(group.name.offset, self.table.writer.next_token()) for group in chosen}
         tasks = [
-            RedactTask(file, self.places.get(file.key, frozenset()), self._renamed(file.key, names[group.name]), self.resources.task.s3)
+            RedactTask(file, self.places.get(file.key, frozenset()), self._renamed(file.key, names[group.name]))
             for group in chosen
             for file in group.files
         ]
@@ -183,26 +179,18 @@ class LogForgetting:
 
     def values(self, columns: Sequence[tuple[Field, ...]]) -> Steps[Sequence[ReferencedValues]]:
         """Collect the values of these columns that the rows to forget have in each file. The search must have ended."""
-        plan = self._plan({field.name: field for fields in columns for field in fields}.values())
+        plan = plan_by_name(self.table.stream, {field.name: field for fields in columns for field in fields}.values())
         tasks = [
-            LogValuesTask(file, self.places[file.key], columns, plan, self.resources.task.s3)
+            LogValuesTask(file, self.places[file.key], columns, plan)
             for group in self.groups
             for file in group.files
             if file.key in self.places
         ]
         return (yield from Work(collect_from_log, tasks, lambda task: task.file.bytes).results())
 
-    def _plan(self, fields: Iterable[Field]) -> RowPlan:
-        """Return the plan that types these columns of events, which have them by name."""
-        stream, fields = self.table.stream, tuple(Field(field.name, field.name, field.type) for field in fields)
-        schema = pa.schema([*META_FIELDS, *map(arrow_field, fields)])
-        return RowPlan(stream.id, stream.sync_id, stream.generation_id, fields, schema, Values.TYPED)
-
     def _hits(self, values: ByValues | None, keys: ByKeys | None) -> Steps[list[tuple[_Group, LogHits]]]:
-        plan = self._plan(_deciding(values, keys))
-        of_tasks = [
-            (group, LogSearchTask(file, plan, values, keys, self.resources.task.s3)) for group in self.groups for file in group.files
-        ]
+        plan = plan_by_name(self.table.stream, _deciding(values, keys))
+        of_tasks = [(group, LogSearchTask(file, plan, values, keys)) for group in self.groups for file in group.files]
         tasks: Sequence[LogSearchTask] = [task for _, task in of_tasks]
         done = yield from Work(search_log, tasks, lambda task: task.file.bytes).results()
         return [(group, hits) for (group, _), hits in zip(of_tasks, done, strict=True)]

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from destination_s3_spark.chain.files import HISTORY_KINDS, FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.state import Contents
-from destination_s3_spark.errors import Bug
 from destination_s3_spark.formats.avro import AvroOptions
 from destination_s3_spark.formats.avro_rows import StoredAvro
 from destination_s3_spark.formats.parquet import ParquetOptions
@@ -23,11 +22,12 @@ from destination_s3_spark.formats.read_back import StoredText
 from destination_s3_spark.formats.registry import extension_of
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.schema.arrow import META_FIELDS
+from destination_s3_spark.tables.columns.row_plan import plans_of_columns
 from destination_s3_spark.tables.commit.batch import ForgottenRows
 from destination_s3_spark.tables.commit.generation import generation_of
 from destination_s3_spark.tables.configured import RAW_PARQUET
 from destination_s3_spark.tables.forgetting.change_log import LogForgetting
-from destination_s3_spark.tables.forgetting.erasure import EraseTask, PairTask, SortedEraseTask, erase, erase_pair, erase_sorted
+from destination_s3_spark.tables.forgetting.erasure import EraseTask, SortedEraseTask, erase, erase_sorted
 from destination_s3_spark.tables.forgetting.search import (
     CollectTask,
     Found,
@@ -43,7 +43,7 @@ from destination_s3_spark.tables.merge.task import form_of_deletions
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.runs.keys import KeySpec, keys_of, lower, upper
 from destination_s3_spark.tables.runs.sorted_file import MergeForm
-from destination_s3_spark.tables.runs.table_format import FileKeys, TableFormat
+from destination_s3_spark.tables.runs.table_format import TableFormat
 from destination_s3_spark.tables.stored.conversion import UnfitValues
 from destination_s3_spark.tables.stored.foreign import Source, StoredForeign, StoredLines
 from destination_s3_spark.tables.stored.rewrite import Stored
@@ -176,9 +176,9 @@ class Forgetting:
 
     def _found_sorted(self, wanted: ByKeys | None) -> Steps[Mapping[str, Found]]:
         """Count the rows of the keys in each sorted file. Only those are read whose range has a key."""
-        if wanted is None or not wanted.keys:
+        if wanted is None or self.form is None or not wanted.keys:
             return {}
-        s3, form = self.resources.task.s3, self._form()
+        s3, form = self.resources.task.s3, self.form
         having = [file for file in self.read if file.rows and self._is_sorted(file)]
         known = self.table.with_keys(having)
         keys = sorted(wanted.keys)
@@ -188,11 +188,6 @@ class Forgetting:
         done = yield from Work(search_sorted, tasks, lambda task: task.file.bytes).results()
         return {file.key: one for file, one in zip(near, done, strict=True)}
 
-    def _form(self) -> TableFormat:
-        if self.form is None:
-            raise Bug(f"Table {self.table.stream.id} has no keys.")
-        return self.form
-
     def _narrow(self, form: TableFormat, kind: FileKind) -> MergeForm:
         """Return the merge form with the columns alone that make the key."""
         if kind is FileKind.TOMBSTONE:
@@ -201,7 +196,8 @@ class Forgetting:
 
     def stored(self, files: Sequence[FileEntry]) -> list[Source]:
         """Return how files are read as rows of the table's columns."""
-        table, plans, of_text = self.table, self.table.plans_of_columns, self.table.layout.of_text
+        table, of_text = self.table, self.table.layout.of_text
+        plans = plans_of_columns(table.stream, table.schema)
         schemas = table.schemas({file.schema_id or 0 for file in files})
         booleans = frozenset(column.source for column in table.schema.fields if column.type is Scalar.BOOLEAN)
         sources = {column.name: column.source for column in table.schema.fields}
@@ -225,9 +221,8 @@ class Forgetting:
         """Stage the files without the rows, and exchange them for those with the rows in one block. The table must be open."""
         made: list[FileEntry] = []
         made += yield from Work(erase, list(self._whole_tasks()), lambda task: task.stored.file.bytes).results()
-        pairs = yield from Work(erase_pair, list(self._pairs()), lambda task: task.state.bytes + task.final.bytes).results()
-        made += (file for pair in pairs for file in pair)
-        made += yield from Work(erase_sorted, list(self._sorted_tasks()), lambda task: task.file.bytes).results()
+        near = yield from Work(erase_sorted, list(self._sorted_tasks()), lambda task: sum(file.bytes for file in task.replaced)).results()
+        made += (file for files in near for file in files)
         logged, replaced = yield from self.log.replaced()
         finals = [self.finals[file.key] for file in self.files if file.key in self.finals]
         return self.table.writer.forget([*made, *logged], [*self.files, *finals, *replaced, *self.live.dropped], self._landed())
@@ -265,7 +260,6 @@ class Forgetting:
                 yield file, file.rows - self.found[file.key]
 
     def _whole_tasks(self) -> Iterator[EraseTask]:
-        """Make the tasks for files that are read whole."""
         layout = self.table.layout
         final = layout.final if isinstance(layout.final, ParquetOptions) else ParquetOptions()
         left = [(file, rows) for file, rows in self._left() if not self._is_sorted(file)]
@@ -274,21 +268,13 @@ class Forgetting:
             options = layout.raw or RAW_PARQUET if file.kind is FileKind.RAW else final
             yield EraseTask(stored, wanted, rows, self._key(file), options, self.resources.task.s3)
 
-    def _pairs(self) -> Iterator[PairTask]:
-        if self.keys is None:
-            return
-        for state, rows in self._left():
-            if state.key in self.finals:
-                final = self.finals[state.key]
-                new = FileKeys(self._key(final), state.beside(self.table.state_key()))
-                yield PairTask(state, final, self.keys.keys, rows, new, self._form(), self.resources.task.s3)
-
     def _sorted_tasks(self) -> Iterator[SortedEraseTask]:
         if self.keys is None or self.form is None:
             return
         for file, rows in self._left():
-            if self._is_sorted(file) and file.kind is not FileKind.STATE:
-                yield SortedEraseTask(file, self.keys.keys, rows, self._key(file), self.form, self.resources.task.s3)
+            if self._is_sorted(file):
+                replaced = (self.finals[file.key], file) if file.key in self.finals else (file,)
+                yield SortedEraseTask(replaced, self.keys.keys, rows, tuple(map(self._key, replaced)), self.form, self.resources.task.s3)
 
     def _key(self, file: FileEntry) -> str:
         """Make the key of the file that replaces another one."""
@@ -297,6 +283,8 @@ class Forgetting:
                 return file.beside(self.table.delta_key(extension_of(file.key)))
             case FileKind.TOMBSTONE:
                 return self.table.tombstone_key()
+            case FileKind.STATE:
+                return file.beside(self.table.state_key())
             case FileKind.CURRENT | FileKind.CLOSED:
                 return self.table.version_key(file.history or 0, file.kind)
             case FileKind.ADOPTED:

@@ -6,7 +6,7 @@ are. All events of a key go, so a search says which keys have such rows, as the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
@@ -15,14 +15,19 @@ from itertools import islice
 import numpy as np
 import orjson
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
-from destination_s3_spark.change_log.manifest import LogKind, Manifest
-from destination_s3_spark.change_log.parsing import Event, Values, read_events, read_rows
-from destination_s3_spark.change_log.redaction import open_redacted
+from destination_s3_spark.change_log.manifest import Manifest
+from destination_s3_spark.change_log.options import ChangeLogFormat
+from destination_s3_spark.change_log.parsing import PARQUET_ROWS_AT_ONCE, Values, read_events, text_rows
+from destination_s3_spark.change_log.typed import LOG_PARQUET
 from destination_s3_spark.decoding.kernel_typer import record_typer
 from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.errors import Bug, DataError
+from destination_s3_spark.formats.file_format import SeekableFile, Sink
+from destination_s3_spark.formats.parquet import JoinedParquetFile, ParquetFile
+from destination_s3_spark.formats.text_file import Compression, TextWriter
 from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.storage.ranged import RangedFile, opened
 from destination_s3_spark.storage.settings import S3Settings
@@ -38,11 +43,12 @@ EVENTS_AT_ONCE = 4_096
 
 @dataclass(frozen=True, slots=True)
 class LoggedFile:
-    """A file of a change log, and the manifest that describes it."""
+    """A file of a change log, the manifest that describes it, and the bucket that has it."""
 
     manifest: Manifest
     key: str
     bytes: int
+    s3: S3Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +67,6 @@ class LogSearchTask:
     plan: RowPlan
     values: ByValues | None
     keys: ByKeys | None
-    s3: S3Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +75,6 @@ class LogPlacesTask:
 
     file: LoggedFile
     keys: frozenset[bytes]
-    s3: S3Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,6 @@ class LogValuesTask:
     places: frozenset[int]
     columns: Sequence[tuple[Field, ...]]
     plan: RowPlan
-    s3: S3Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +94,12 @@ class RedactTask:
     file: LoggedFile
     gone: frozenset[int]
     key: str
-    s3: S3Settings
 
 
 def search_log(task: LogSearchTask) -> LogHits:
     """Find keys of rows. Raises DataError for a file that is gone or damaged, ConfigError or TransientError."""
     in_log, of_table = set[bytes](), set[bytes]()
-    with _opened(task.file, task.s3) as source:
+    with _opened(task.file) as source:
         found_rows = _rows(task.file.manifest, source)
         while rows := list(islice(found_rows, EVENTS_AT_ONCE)):
             images = [(row.key, image) for row in rows for image in row.images]
@@ -109,14 +111,14 @@ def search_log(task: LogSearchTask) -> LogHits:
 
 def find_places(task: LogPlacesTask) -> frozenset[int]:
     """Return the positions of the rows of the keys in the file. Raises as `search_log`."""
-    with _opened(task.file, task.s3) as source:
+    with _opened(task.file) as source:
         return frozenset(place for place, row in enumerate(_rows(task.file.manifest, source)) if row.key in task.keys)
 
 
 def collect_from_log(task: LogValuesTask) -> ReferencedValues:
     """Collect the values that the rows have before and after each change. Raises as `search_log`."""
     values: ReferencedValues = {}
-    with _opened(task.file, task.s3) as source:
+    with _opened(task.file) as source:
         images = (image for place, row in enumerate(_rows(task.file.manifest, source)) if place in task.places for image in row.images)
         while some := list(islice(images, EVENTS_AT_ONCE)):
             add_values(values, task.columns, _typed(some, task.plan))
@@ -125,18 +127,47 @@ def collect_from_log(task: LogValuesTask) -> ReferencedValues:
 
 def redact(task: RedactTask) -> FileEntry:
     """Stage the file without the rows. Raises as `search_log`. Nothing stays staged then."""
-    sink = StagedFileSink(task.s3, task.key)
-    with (
-        _opened(task.file, task.s3) as source,
-        StagedFile(FileKind.CHANGES, sink, open_redacted(sink, task.file.manifest, task.gone)) as file,
-    ):
+    sink, manifest = StagedFileSink(task.file.s3, task.key), task.file.manifest
+    is_parquet = manifest.format is ChangeLogFormat.PARQUET
+    writer = _RedactedParquet(sink, task.gone) if is_parquet else _RedactedText(sink, manifest, task.gone)
+    with _opened(task.file) as source, StagedFile(FileKind.CHANGES, sink, writer) as file:
         file.write(source)
         return file.stage()
 
 
+class _RedactedText(TextWriter[SeekableFile]):
+    """A text file of the rows of another one of the group, without those at the positions `gone`. All others keep their bytes."""
+
+    def __init__(self, sink: Sink, manifest: Manifest, gone: frozenset[int]) -> None:
+        super().__init__(sink, Compression.GZIP)
+        self._manifest = manifest
+        self._gone = gone
+
+    def write(self, content: SeekableFile) -> None:
+        for position, row in enumerate(text_rows(self._manifest, content), start=-self._manifest.header_rows):
+            if position not in self._gone:
+                self._put(row)
+                self._rows += position >= 0
+
+
+class _RedactedParquet(JoinedParquetFile):
+    def __init__(self, sink: Sink, gone: frozenset[int]) -> None:
+        super().__init__(sink, LOG_PARQUET)
+        self._gone = gone
+
+    def write(self, content: SeekableFile) -> None:
+        start = 0
+        with pq.ParquetFile(content) as source:
+            file = self._joined = ParquetFile(self._sink, source.schema_arrow, LOG_PARQUET)
+            for batch in source.iter_batches(PARQUET_ROWS_AT_ONCE):
+                kept = np.array([start + position not in self._gone for position in range(batch.num_rows)], np.bool_)
+                file.write(batch.filter(pa.array(kept)))
+                start += batch.num_rows
+
+
 @contextmanager
-def _opened(file: LoggedFile, s3: S3Settings) -> Iterator[RangedFile]:
-    with opened(file.key, file.bytes, s3) as source:
+def _opened(file: LoggedFile) -> Iterator[RangedFile]:
+    with opened(file.key, file.bytes, file.s3) as source:
         try:
             yield source
         except (OSError, EOFError, ValueError, KeyError) as error:
@@ -152,17 +183,12 @@ class _Row:
 
 
 def _rows(manifest: Manifest, source: RangedFile) -> Iterator[_Row]:
-    if manifest.kind is not LogKind.CHANGES:
-        return (_Row(_text([row[name] for name in manifest.primary_key]), (row,)) for row in read_rows(manifest, source))
-    return (_of_event(event, manifest.primary_key) for event in read_events(manifest, source))
-
-
-def _of_event(event: Event, key: Iterable[str]) -> _Row:
-    of_row = {name: event.old[name] if name in event.old else event.new[name] for name in key}
-    images = [{**of_row, **event.old}] if event.old else []
-    if event.new:
-        images.append({**event.old, **event.new})
-    return _Row(_text(list(of_row.values())), tuple(images))
+    for event in read_events(manifest, source):
+        of_row = event.of_key(manifest.primary_key)
+        images = [{**of_row, **event.old}] if event.old else []
+        if event.new:
+            images.append({**event.old, **event.new})
+        yield _Row(_text(list(of_row.values())), tuple(images))
 
 
 def _typed(images: Sequence[Values], plan: RowPlan) -> pa.RecordBatch:

@@ -110,7 +110,6 @@ def collect(task: CollectTask) -> ReferencedValues:
 
 
 def add_values(values: ReferencedValues, columns: Sequence[tuple[Field, ...]], rows: pa.RecordBatch) -> None:
-    """Add the values of these columns of typed rows."""
     for fields in columns:
         texts = zip(*(value_texts(contiguous(rows[field.name]), field.type) for field in fields), strict=True)
         values.setdefault(tuple(field.source for field in fields), set()).update(row for row in texts if None not in row)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import TypeAlias
@@ -24,6 +24,7 @@ from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.exact_json.members import members
 from destination_s3_spark.exact_json.values import ARRAY, NULL, OBJECT, object_text
+from destination_s3_spark.protocol.catalog import Stream
 from destination_s3_spark.schema.airbyte_type import Decimal, Field, Scalar, Union
 from destination_s3_spark.schema.arrow import META_FIELDS, arrow_field, contiguous
 from destination_s3_spark.schema.column_rules import Action, Treatment
@@ -61,7 +62,6 @@ class Subject:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The JSON keys of the columns."""
         return tuple(name for name, _ in self.values)
 
 
@@ -78,7 +78,6 @@ class ByValues:
     conditions: tuple[tuple[tuple[Field, ...], frozenset[bytes]], ...]
 
     def mask(self, rows: pa.RecordBatch) -> pa.BooleanArray:
-        """Flag these rows among typed ones."""
         found = pa.repeat(pa.scalar(False), rows.num_rows)
         for fields, values in self.conditions:
             found = pc.or_(found, is_one_of(encode_fields(rows, fields), values))
@@ -98,8 +97,6 @@ class ByKeys:
 
 @dataclass(frozen=True, slots=True)
 class Either:
-    """Rows that one or the other means."""
-
     one: ByKeys
     other: ByValues
 
@@ -111,7 +108,6 @@ Wanted: TypeAlias = ByValues | ByKeys
 
 
 def is_one_of(encoded: pa.Array[pa.BinaryScalar] | pa.ChunkedArray[pa.BinaryScalar], values: frozenset[bytes]) -> pa.BooleanArray:
-    """Flag the elements that are among the values."""
     return pc.is_in(encoded, value_set=pa.array(sorted(values), pa.binary()))
 
 
@@ -179,13 +175,18 @@ def _forms(table: OpenTable, subject: Subject, treatment: Treatment) -> Iterator
 
 def _typed(table: OpenTable, tried: Sequence[tuple[tuple[Field, ...], Subject]]) -> tuple[pa.RecordBatch, list[bool]]:
     """Return values as rows of the columns in which they are looked for, and whether all values of each row fit them."""
-    columns = {field.name: Field(field.name, field.name, field.type) for fields, _ in tried for field in fields}
     key = () if table.spec is None else tuple(field.name for field in table.spec.key)
-    stream, arrow = table.stream, pa.schema([*META_FIELDS, *map(arrow_field, columns.values())])
-    plan = RowPlan(stream.id, stream.sync_id, stream.generation_id, tuple(columns.values()), arrow, key=key)
+    plan = plan_by_name(table.stream, {field.name: field for fields, _ in tried for field in fields}.values(), key)
     named = ({field.name: text for field, (_, text) in zip(fields, form.values, strict=True)} for fields, form in tried)
-    rows = record_typer(plan).type_block(b"".join(record_line(stream.id, object_text(values)) for values in named)).final
+    rows = record_typer(plan).type_block(b"".join(record_line(plan.stream, object_text(values)) for values in named)).final
     return rows, pc.equal(pc.list_value_length(contiguous(rows[META]).field("changes")), 0).to_pylist()
+
+
+def plan_by_name(stream: Stream, fields: Iterable[Field], key: tuple[str, ...] = ()) -> RowPlan:
+    """Return the plan that types these columns of records which have them by name."""
+    by_name = tuple(Field(field.name, field.name, field.type) for field in fields)
+    arrow = pa.schema([*META_FIELDS, *map(arrow_field, by_name)])
+    return RowPlan(stream.id, stream.sync_id, stream.generation_id, by_name, arrow, key=key)
 
 
 def keys_of(table: OpenTable, subjects: Sequence[Subject], treatment: Treatment) -> Keys:

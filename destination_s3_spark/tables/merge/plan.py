@@ -110,11 +110,6 @@ class MergePlan:
     replaced: tuple[SortedTableFile, ...]
     row_bytes: float
 
-    @property
-    def of_table(self) -> list[SortedTableFile]:
-        """The replaced files without those of versions."""
-        return [file for file in self.replaced if not file.of_history]
-
 
 @dataclass(frozen=True, slots=True)
 class Sizes:

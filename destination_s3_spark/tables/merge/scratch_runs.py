@@ -1,14 +1,10 @@
 """Runs made of other files: stored rows sorted by the key, and many runs combined into fewer and larger ones.
 
-Rows are sorted whose files are not in the order of the table's key: the table was not deduplicated before, or had another key.
+Rows are sorted whose files are not in the order of the table's key: the table was not deduplicated before, or had another key. Runs are
+combined because a merge task holds some rows of each run with keys of its range, and its memory is bounded. For a change log, combined
+runs have all rows, because the log has every version of a key.
 
-Runs are combined because a merge task holds some rows of each run with keys of its range, and its memory is bounded. Input: any number of
-runs. Output: runs with the same winners, few enough for a task to hold a portion of all runs with overlapping keys. If keys arrive in
-order, runs do not overlap and stay unchanged. For a change log, the output has all rows of the input, because the log has every version of
-a key.
-
-Scratch runs are visible objects that no block names. The caller has to delete them, even after a failure. Runs that wait for a merge over
-many syncs are combined into runs that a block names.
+Scratch runs are visible objects that no block names. The caller has to delete them, even after a failure.
 """
 
 from __future__ import annotations
@@ -31,14 +27,7 @@ from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.merge.plan import deepest
 from destination_s3_spark.tables.runs.keys import RAW_ID, KeySpec, keys_of, lower, unfit_rows, upper
 from destination_s3_spark.tables.runs.merged_rows import RowSource, all_rows, bytes_read, merged_rows, row_streams
-from destination_s3_spark.tables.runs.sorted_file import (
-    ARROW_BYTES,
-    RUN_OPTIONS,
-    RUN_PIECE_BYTES,
-    MergeForm,
-    RunFile,
-    run_rows,
-)
+from destination_s3_spark.tables.runs.sorted_file import ARROW_BYTES, RUN_OPTIONS, RUN_PIECE_BYTES, MergeForm, RunFile, run_rows
 from destination_s3_spark.tables.runs.table_format import run_file
 from destination_s3_spark.tables.staged.staged_file import StagedFile, batches_of
 from destination_s3_spark.tables.stored.rewrite import Stored
@@ -86,9 +75,10 @@ def sort_rows(task: SortTask) -> tuple[FileEntry, ...]:
 
 def _rows(task: SortTask) -> Iterator[_Rows]:
     with present(task.stored.file.key, task.resources.s3):
-        for raw, typed in task.stored.rows(task.resources.s3):
-            found = typed if raw is not None else _made_distinct(typed, task)
-            yield (raw if raw is not None and task.payload == RAW_SCHEMA else found), found
+        is_raw = task.stored.schema is None
+        for stored, typed in task.stored.rows(task.resources.s3):
+            found = typed if is_raw else _made_distinct(typed, task)
+            yield (stored if is_raw and task.payload == RAW_SCHEMA else found), found
 
 
 def _made_distinct(rows: pa.RecordBatch, task: SortTask) -> pa.RecordBatch:

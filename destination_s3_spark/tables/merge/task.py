@@ -1,6 +1,5 @@
 """Spark tasks of a merge: the merge of runs into a range of a deduplicated table, its output files, and the compaction of tombstones.
 
-The worker reads the sources' row groups from the store, reduces them to one row per key in Arrow, and encodes and uploads the new files.
 Nothing becomes visible. Memory is bounded by the task's budget and the buffers of writing, regardless of the number of rows or versions.
 """
 
@@ -69,7 +68,6 @@ class MergeOutput(ExitStack):
                 self._live.write_piece(part)
 
     def stage(self) -> tuple[FileEntry, ...]:
-        """Finish the files and return those that have rows."""
         staged = (*self._staged, *self._live.stage())
         return staged if self._dead is None else (*staged, self._dead.stage())
 
@@ -78,12 +76,12 @@ class MergeOutput(ExitStack):
         task = self._task
         return FileSeries(task.keys, task.file_bytes, partial(self._begun, partition), task.row_bytes)
 
-    def _begun(self, partition: str | None, keys: FileKeys) -> _LiveFile | TwinFile | _VersionedFile:
+    def _begun(self, partition: str | None, keys: FileKeys) -> LiveFile | TwinFile | _VersionedFile:
         table, history, s3 = self._task.table, self._task.history, self._task.resources.s3
         keys = keys.of_partition(table.spec, partition)
         if history is not None and history.alike:
             return TwinFile(history, keys, partition, s3, self)
-        file = _LiveFile(table, keys, partition, s3, self)
+        file = LiveFile(table, keys, partition, s3, self)
         return file if history is None else _VersionedFile(file, history, keys, s3, self)
 
     def _bury(self, deletions: pa.Table) -> None:
@@ -93,7 +91,7 @@ class MergeOutput(ExitStack):
             self._dead.write(batch)
 
 
-class _LiveFile:
+class LiveFile:
     """A final file and its merge state, if the format needs one."""
 
     def __init__(self, table: TableFormat, keys: FileKeys, partition: str | None, s3: S3Settings, stack: ExitStack) -> None:
@@ -126,7 +124,7 @@ class _LiveFile:
 class _VersionedFile:
     """A final file, and a file of the valid versions among its rows, which are those that are not softly deleted."""
 
-    def __init__(self, file: _LiveFile, task: VersionTask, keys: FileKeys, s3: S3Settings, stack: ExitStack) -> None:
+    def __init__(self, file: LiveFile, task: VersionTask, keys: FileKeys, s3: S3Settings, stack: ExitStack) -> None:
         if keys.versions is None:
             raise Bug("There is no key for the versions beside a final file; nothing was committed.")
         self._file = file

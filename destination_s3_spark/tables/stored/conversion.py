@@ -36,14 +36,10 @@ TYPED_BYTES = 4 * 2**20
 
 
 class NeedsCast(Exception):
-    """A stored column with a type other than the schema's. `column` is its name and `path` the place inside it. Both types are Arrow's."""
+    """A stored column with a type other than the schema's. `path`: the column and the place inside it. Both types are Arrow's."""
 
     def __init__(self, path: tuple[str, ...], stored: pa.DataType, wanted: pa.DataType) -> None:
         super().__init__(f'column "{path[0]}" is stored as {stored} at {".".join(path)}, the schema has {wanted}')
-        self.column = path[0]
-        self.path = path
-        self.stored = stored
-        self.wanted = wanted
 
 
 class UnfitValues(Enum):
@@ -94,11 +90,9 @@ class ColumnsTyper:
         self._typers = [record_typer(plan) for plan in plans]
 
     def type_block(self, lines: bytes) -> pa.RecordBatch:
-        """Type record lines, as `RecordTyper.type_block` does."""
         return self._joined([typer.type_block(lines).final for typer in self._typers])
 
     def retype(self, raw: pa.RecordBatch) -> pa.RecordBatch:
-        """Type rows of a raw table again, as `RecordTyper.retype` does."""
         return self._joined([typer.retype(raw).final for typer in self._typers])
 
     def _joined(self, typed: Sequence[pa.RecordBatch]) -> Any:

@@ -47,7 +47,7 @@ class StoredLines:
     plans: Sequence[RowPlan]
 
     def rows(self, s3: S3Settings) -> Iterator[tuple[None, pa.RecordBatch]]:
-        """Yield batches of typed rows, as `Stored.rows` does."""
+        """Yield batches of typed rows."""
         return ((None, lines.typed) for lines in self.lines(s3))
 
     def lines(self, s3: S3Settings) -> Iterator[Lines]:
@@ -82,12 +82,7 @@ class StoredForeign:
     file: FileEntry
     plans: Sequence[RowPlan]
 
-    def rows(self, s3: S3Settings) -> Iterator[tuple[None, pa.RecordBatch]]:
-        """Yield batches of typed rows, as `Stored.rows` does."""
-        return ((None, typed) for _, typed in self.copies(s3))
-
-    def copies(self, s3: S3Settings) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-        """Yield batches of rows as they are stored, each with the same rows typed."""
+    def rows(self, s3: S3Settings) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
         typer, stream = ColumnsTyper(self.plans), self.plans[0].stream
         wanted = {field.source for plan in self.plans for field in plan.fields if isinstance(field.type, Scalar | Decimal)}
         single = {field.name: field for field in self.plans[0].fields if field.source in wanted}

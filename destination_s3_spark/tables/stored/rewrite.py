@@ -40,15 +40,11 @@ class Stored:
     further: tuple[RowPlan, ...] = ()
     """Plans by which raw rows are also typed, to further columns of the same fields."""
 
-    def rows(self, s3: S3Settings) -> Iterator[tuple[pa.RecordBatch | None, pa.RecordBatch]]:
-        """Yield batches of rows in the current columns, each after its raw rows, or None if the file has no raw rows.
+    def rows(self, s3: S3Settings) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+        """Yield batches of rows as they are stored, each with the same rows in the current columns.
 
         Raises ConfigError for a value that does not fit its column, unless unfit values become null.
         """
-        return ((None if self.schema is not None else stored, typed) for stored, typed in self.copies(s3))
-
-    def copies(self, s3: S3Settings) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-        """Yield batches of rows as they are stored, each with the same rows in the current columns. Raises as `rows`."""
         with RangedFile(s3, self.file.key, self.file.bytes) as source:
             file = pq.ParquetFile(source, pre_buffer=True)
             # Row groups are requested one by one, because everything that Arrow reads ahead of a request stays in memory.
