@@ -1,8 +1,4 @@
-"""Tables on S3: landing rows, committing them, merging them and reading them. `read` is the public entry for Python programs.
-
-The package knows what the final and the raw table of a stream are. It may import `change_log` and the layers below it. Its own modules and
-sub-packages form layers too, which `unit_tests/test_layering.py` lists.
-"""
+"""Tables on S3: landing rows, committing them, merging them and reading them. `read` is the public entry for Python programs."""
 
 from __future__ import annotations
 

@@ -45,7 +45,6 @@ RAW_PARQUET = ParquetOptions(codec=ParquetCodec.ZSTD, row_group_bytes=32 * MIB, 
 
 
 def decimals(config: Config) -> Decimals:
-    """Return the user's choice of the numbers that are decimals."""
     named = (NamedDecimal(of.stream, of.column, Decimal(of.precision, of.scale)) for of in config.tables.decimal_columns)
     return Decimals(config.tables.declared_decimals, tuple(named))
 
@@ -59,7 +58,6 @@ def column_rules(config: Config) -> ColumnRules:
 
 
 def rules(config: Config) -> Rules:
-    """Return the user's decisions about tables."""
     tables = config.tables
     log = config.change_log
     options = ChangeLogOptions(ChangeLogFormat(log.format), BeforeImage(log.before_image), AfterImage(log.after_image), log.include_header)

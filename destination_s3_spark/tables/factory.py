@@ -85,7 +85,6 @@ class TableFactory:
         return tables
 
     def find(self) -> FoundTables:
-        """Find the tables of the bucket path by their chains."""
         return find_tables(self.store, self.template, self.map_tables)
 
     def choose(self, found: FoundTables, name: str | None, namespace: str | None) -> list[FoundTable]:

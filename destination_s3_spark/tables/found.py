@@ -55,7 +55,6 @@ class FoundTables:
 
     @property
     def roots(self) -> dict[StreamId, str]:
-        """The final root of each table."""
         return {found.stream: found.seed.final_root for found in self.tables}
 
     def choose(self, name: str | None, namespace: str | None, place: str) -> list[FoundTable]:

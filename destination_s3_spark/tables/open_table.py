@@ -72,8 +72,6 @@ COMPRESSED_LINES = 2
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The columns of an open table."""
-
     schema: TableSchema
     recorded: dict[str, Any] | None
     """The SetDataSchema payload to record, or None if the chain already has it."""
@@ -234,7 +232,6 @@ class OpenTable:
         return f"{self.layout.folder}state/{self.writer.next_token()}{ParquetOptions.extension}"
 
     def tombstone_key(self) -> str:
-        """Make the key of a file of deleted keys."""
         return f"{self.layout.folder}tombstones/{self.writer.next_token()}{ParquetOptions.extension}"
 
     def version_key(self, history: int, kind: FileKind) -> str:

@@ -158,7 +158,6 @@ class Rules:
     """Days to keep versions that have ended, or None to keep all."""
 
     def partition_of(self, stream: StreamId) -> PartitionSpec | None:
-        """Return the partitioning that the user wants for a stream's table."""
         return next((rule.spec for rule in self.partitions if stream.matches(rule.stream)), None)
 
     def merges_of(self, stream: StreamId) -> MergeRule | None:

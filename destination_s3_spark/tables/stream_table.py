@@ -23,7 +23,6 @@ from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.columns.partitioning import (
     begins_generation,
     choose,
-    chosen_partition,
     partitioning_of,
     recorded_partition,
     warn_of_recorded,
@@ -243,12 +242,14 @@ class StreamTable:
         return Barred(bytes.fromhex(found.salt), {one.fields: frozenset(map(bytes.fromhex, one.digests)) for one in found.keys})
 
     def _partition(self, state: TableState, kept: Kept) -> PartitionSpec | None:
+        recorded, disposition = recorded_partition(state), self.session.disposition
+        if disposition is WriteDisposition.MAINTAIN:
+            return recorded
         configured = self.rules.partition_of(self.stream.id)
-        disposition = self.session.disposition
-        chosen = chosen_partition(state, configured, disposition, begins=begins_generation(state.contents, disposition, kept))
-        if disposition is not WriteDisposition.MAINTAIN:
-            warn_of_recorded(self.stream, chosen, configured)
-        return chosen
+        if state.contents.empty or begins_generation(state.contents, disposition, kept):
+            return configured
+        warn_of_recorded(self.stream, recorded, configured)
+        return recorded
 
     def _treated(self, state: TableState, evolution: Evolution, kept: Kept) -> Evolution:
         """Return the evolution with this session's column rules. Raises ConfigError if rows stay whose keys were treated by others."""

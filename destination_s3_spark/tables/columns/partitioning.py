@@ -58,16 +58,6 @@ def recorded_partition(state: TableState | None) -> PartitionSpec | None:
     return None if state is None or state.schema is None else from_event(state.schema).partition
 
 
-def chosen_partition(
-    state: TableState, configured: PartitionSpec | None, disposition: WriteDisposition, *, begins: bool
-) -> PartitionSpec | None:
-    """Choose the partitioning of an open table. `begins`: whether the session begins a generation that will replace all rows."""
-    recorded = recorded_partition(state)
-    if disposition is WriteDisposition.MAINTAIN:
-        return recorded
-    return configured if begins or state.contents.empty else recorded
-
-
 def warn_of_recorded(stream: Stream, recorded: PartitionSpec | None, configured: PartitionSpec | None) -> None:
     """Warn that the table keeps its partitioning although another one is configured."""
     if recorded != configured:

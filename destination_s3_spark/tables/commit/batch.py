@@ -126,7 +126,6 @@ class Batch:
 
     @property
     def barred(self) -> int:
-        """The number of records that were left out of it because of their key."""
         return sum(staged.barred for staged in self.slices)
 
     def changed_values(self) -> dict[ChangedField, int]:
@@ -155,7 +154,6 @@ class Batch:
         return self.first(replayed)
 
     def first(self, count: int) -> Batch:
-        """Return the batch of the first `count` checkpoints."""
         end = self.ends[count - 1] if count else -1
         return Batch(tuple(staged for staged in self.slices if staged.end <= end), self.ends[:count], self.checkpoints[:count])
 

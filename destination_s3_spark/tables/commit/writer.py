@@ -105,7 +105,6 @@ class TableWriter:
 
     @property
     def territory(self) -> Territory:
-        """The keys of the table."""
         return self._chain.territory
 
     @property
@@ -119,7 +118,6 @@ class TableWriter:
         self._chain.merge_rate = rate if known is None else (known + rate) / 2
 
     def now(self) -> datetime:
-        """Return the time by the table's clock."""
         return self._chain.now()
 
     def read(self) -> None:

@@ -1,4 +1,1 @@
-"""Compaction: small files of a table joined into files of the target size, without a change to any row.
-
-The package may use whatever `tables.merge` may. Nothing below it knows of it.
-"""
+"""Compaction: small files of a table joined into files of the target size, without a change to any row."""

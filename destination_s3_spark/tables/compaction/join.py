@@ -26,8 +26,6 @@ _RESTORE = "Restore the file from a backup, or run a refresh."
 
 @dataclass(frozen=True, slots=True)
 class JoinTask:
-    """The files to join, the key and the options of the new file."""
-
     group: Group
     key: str
     options: FileOptions
@@ -36,8 +34,6 @@ class JoinTask:
 
 @dataclass(frozen=True, slots=True)
 class NotJoined:
-    """The reason why files were not joined."""
-
     reason: str
 
 

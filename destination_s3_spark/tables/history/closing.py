@@ -1,7 +1,7 @@
 """Places of late records among versions that have ended. Pure functions without I/O.
 
-Input: the closed versions of some keys, and the records that arrived after newer ones (`Versions.late`). Late records are rare, so they are
-placed one by one. A late record never changes a version that is valid, and one that the history already has changes nothing.
+Late records are rare, so they are placed one by one. They never change a version that is valid, and one that the history already has
+changes nothing.
 """
 
 from __future__ import annotations

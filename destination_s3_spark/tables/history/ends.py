@@ -33,7 +33,7 @@ class Ends:
     def __init__(self, sources: Sequence[tuple[RowSource, bytes]], form: MergeForm, s3: S3Settings) -> None:
         """Look up in these sources of ended versions, each with its last key."""
         self._sources = list(sources)
-        self._form = _narrow(form)
+        self._form = form.narrowed({RAW_ID, META, EXTRACTED_AT, VALID_TO, *(field.name for field in form.spec.fields)})
         self._s3 = s3
         self._latest: dict[str, int] = {}
 
@@ -74,8 +74,3 @@ def _latest_end(group: pq.RowGroupMetaData) -> int:
     if statistics is None or not statistics.has_min_max:
         return int(np.iinfo(np.int64).max)
     return micros(statistics.max)
-
-
-def _narrow(form: MergeForm) -> MergeForm:
-    """Return the form with no more columns than make the key and the end of a version."""
-    return form.narrowed({RAW_ID, META, EXTRACTED_AT, VALID_TO, *(field.name for field in form.spec.fields)})

@@ -50,7 +50,6 @@ class HistoryForm:
 
     @property
     def spec(self) -> KeySpec:
-        """The key by which versions are sorted."""
         return self.merge.spec
 
     @property

@@ -64,14 +64,6 @@ class HistoryGroup:
     scratch: tuple[str, ...] = ()
 
 
-def ended_history(table: OpenTable, live: LiveFiles) -> HistoryMark | None:
-    """Return the history that the table has and that the user wants no longer, or None."""
-    contents = table.writer.open().contents
-    if contents.history is None or table.rules.history_of(table.stream.id) is not None:
-        return None
-    return contents.history if any(file.kind in HISTORY_KINDS for file in live.files) else None
-
-
 class HistoryMerge:
     """The history's part of one merge."""
 
@@ -132,7 +124,6 @@ class HistoryMerge:
         )
 
     def version_key(self) -> str | None:
-        """Return a key for a file of valid versions that is written together with a final file."""
         return self._key(FileKind.CURRENT) if self.together else None
 
     def group(self, runs: Sequence[FileEntry], plan: MergePlan, ranges: Sequence[MergedRange]) -> Steps[HistoryGroup]:
@@ -265,8 +256,9 @@ class HistoryMerge:
         """Stage files of the versions that have ended. Return them, and the files that they take the place of."""
         if not ended:
             return (), ()
-        small = _small(self._closed_files, self._sizes.target_file_bytes)
-        rewritten = {file.key: file for file in (*small, *_touched(self._closed_files, [one.run for one in ended if one.late]))}
+        small = [file for file in self._closed_files if 2 * file.bytes < self._sizes.target_file_bytes]
+        joined = small if len(small) > MOST_CLOSED_FILES else []
+        rewritten = {file.key: file for file in (*joined, *_touched(self._closed_files, [one.run for one in ended if one.late]))}
         again = tuple(rewritten.values())
         made: list[ClosedRange] = yield from Work(close_versions, list(self._closing_tasks(ended, again)), bytes_read).results()
         staged = tuple(file for one in made for file in one.files)
@@ -293,12 +285,6 @@ def _ended(files: Sequence[FileEntry], low: bytes, high: bytes | None) -> Iterat
     """Yield the files of ended versions that may have keys of a range, each with its last key."""
     last = {file.key: upper(keys_of(file)) for file in files}
     return ((source, last[source.key]) for source in sources_within(files, low, high))
-
-
-def _small(files: Sequence[FileEntry], target_bytes: int) -> list[FileEntry]:
-    """Choose the small files of ended versions to join, if there are too many."""
-    small = [file for file in files if 2 * file.bytes < target_bytes]
-    return small if len(small) > MOST_CLOSED_FILES else []
 
 
 def _touched(files: Sequence[FileEntry], late: Sequence[FileEntry]) -> Iterator[FileEntry]:

@@ -106,7 +106,6 @@ class VersionOutput(ExitStack):
         return _as_valid(best)
 
     def finish(self) -> VersionedRows:
-        """Finish the run of versions that have ended."""
         return VersionedRows(self._valid.taken, self._ended.finish())
 
     def _touched(self, rows: pa.Table) -> pa.Table:

@@ -122,7 +122,6 @@ class EndedOutput(ExitStack):
         self._late = False
 
     def write(self, versions: Versions) -> None:
-        """Write versions that have ended, and late records."""
         self._late |= len(versions.late) > 0
         rows = sorted_by_time(pa.concat_tables([versions.closed, versions.late]))
         for batch in batches_of(rows, MERGED_PIECE_BYTES):

@@ -1,6 +1,5 @@
 """Versions of rows: what records and the table's rows make of the versions that are valid now. Pure functions without I/O.
 
-Input: all rows of some keys in merge form: records, the rows and tombstones that the table had, and the versions that were valid before.
 The rows of a key are taken in the order of the table's ranking. A version begins with a row that differs from the one before in a tracked
 column, and ends where the next one begins or a deletion is. So the version that stays valid is the table's row. Times never go backwards:
 a row whose time is before that of a lower one begins where that one does.
@@ -183,7 +182,6 @@ def _filled(rows: pa.Table, form: HistoryForm, taken: RankedRows) -> tuple[pa.Ta
 
 
 def sorted_by_time(rows: pa.Table) -> pa.Table:
-    """Return versions in the order of their keys and times."""
     names = (KEY, VALID_FROM, VALID_TO)
     by: list[tuple[str, Literal["ascending", "descending"]]] = [(name, "ascending") for name in names]
     return rows.take(pc.sort_indices(rows.select(names).combine_chunks(), sort_keys=by))

@@ -64,7 +64,6 @@ class Target:
         return self.kind is FileKind.RAW or (self.sorted_by is not None and self.columns.arrow == RAW_SCHEMA)
 
     def rows(self, block: TypedBlock) -> pa.RecordBatch:
-        """Return the rows of a block as the file takes them."""
         rows = block.raw if self.of_raw_rows else block.final
         return rows if self.sorted_by is None else run_rows(rows, block.final, self.sorted_by)
 

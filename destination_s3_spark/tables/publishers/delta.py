@@ -110,7 +110,6 @@ class _Mark(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def text(self) -> str:
-        """The mark as the hint has it."""
         return msgspec.json.encode(self).decode()
 
 

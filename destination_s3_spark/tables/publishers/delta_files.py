@@ -40,8 +40,6 @@ _DATE = re.compile(r"(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 class _Stats(msgspec.Struct, rename="camel", omit_defaults=True):
-    """The text of `stats`."""
-
     num_records: int
     min_values: dict[str, object] = {}
     max_values: dict[str, object] = {}

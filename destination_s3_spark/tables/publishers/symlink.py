@@ -48,8 +48,6 @@ logger = logging.getLogger("airbyte")
 
 @dataclass(frozen=True, slots=True)
 class SymlinkManifest:
-    """Publisher of a table's symlink manifest."""
-
     bucket: str
     merge_rule: MergeRule | None = None
 

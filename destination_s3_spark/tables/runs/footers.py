@@ -23,8 +23,6 @@ from destination_s3_spark.tables.runs.sorted_file import keys_in
 
 
 class StoredFile(NamedTuple):
-    """A file's number of rows, its size in bytes and its statistics."""
-
     rows: int
     bytes: int
     statistics: FileStatistics

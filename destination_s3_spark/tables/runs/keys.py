@@ -106,7 +106,6 @@ class KeySpec:
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """The fields of the key, the cursor and the deletion."""
         return (*self.key, *(field for field in (self.cursor, self.deleted_at) if field is not None))
 
     @property

@@ -1,11 +1,8 @@
-"""K-way merge of sorted sources: the winner of every key, in the order of the keys.
-
-Input: for each source, tables in merge form (`tables.runs.sorted_file`) with ascending keys. Each source is read once, one portion ahead.
+"""K-way merge of sorted sources: the winner of every key, in the order of the keys. Each source is read once, one portion ahead.
 
 A round has a bound: the least key at which any source must read on. It takes the rows up to this key from every source and reduces them to
 winners. All rows of these keys are then known, except for the last key, and only its winner waits for the next round. With soft deletions,
-all decisive rows take the place of a winner. Memory is a few portions per source, even if one key has more versions than fit, because each
-round reduces its rows.
+all decisive rows take the place of a winner. Memory is a few portions per source, even if one key has more versions than fit.
 """
 
 from __future__ import annotations
@@ -65,7 +62,6 @@ class ReadsSources(Protocol):
 
 
 def bytes_read(task: ReadsSources) -> int:
-    """Return the bytes that a task reads."""
     return sum(source.size for source in task.sources)
 
 

@@ -1,7 +1,6 @@
 """Comparison of a refresh with the rows that it replaces. Pure functions without I/O.
 
-Input: all rows of some keys in merge form: those of the refresh, the rows and tombstones that the table has, and records that waited for a
-merge into it. Output: the same rows in the order in which the table had or gets them, with a deletion for every row that the refresh lacks.
+Rows come back in the order in which the table had or gets them, with a deletion for every row that the refresh lacks.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Parquet files sorted by primary key. Landing and merges write them, and merges read them to choose winners.
 
-The footer holds the first key of every row group, so a reader fetches only the row groups that may have keys of its range. The writers turn
-batches of payload columns into a sorted file and its key range. The reader turns a seekable file into tables in merge form: the payload
-columns and the control columns of `tables.runs.keys`, the same for every kind of file. The module knows neither the ranges of a merge nor
-how winners are chosen.
+The footer holds the first key of every row group, so a reader fetches only the row groups that may have keys of its range. Rows are read
+in merge form: the payload columns and the control columns of `tables.runs.keys`, the same for every kind of file.
 """
 
 from __future__ import annotations
@@ -164,7 +162,6 @@ def run_schema(payload: pa.Schema, spec: KeySpec) -> pa.Schema:
 
 
 def tombstone_schema(spec: KeySpec) -> pa.Schema:
-    """Return the columns of a tombstone file."""
     return pa.schema([*_controls(spec), pa.field(EXTRACTED_AT, pa.timestamp("ms", tz="UTC"))])
 
 

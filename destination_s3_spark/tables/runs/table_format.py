@@ -42,14 +42,11 @@ class FileKeys:
             return self
         folder = spec.partitioning.folder(partition)
         state = None if self.state is None else key_in(self.state, folder)
-        versions = None if self.versions is None else _named_after(self.versions, partition)
+        if self.versions is None:
+            return FileKeys(key_in(self.final, folder), state)
+        kind, dash, token = self.versions.rpartition("-")  # files of versions of other partitions may be beside it
+        versions = f"{kind}-{sha256(partition.encode()).hexdigest()[:16]}{dash}{token}"
         return FileKeys(key_in(self.final, folder), state, versions)
-
-
-def _named_after(key: str, partition: str) -> str:
-    """Return the key for a file of the partition, where files of other partitions may be beside it."""
-    kind, dash, token = key.rpartition("-")
-    return f"{kind}-{sha256(partition.encode()).hexdigest()[:16]}{dash}{token}"
 
 
 def run_file(form: MergeForm, key: str, s3: S3Settings) -> StagedFile[pa.RecordBatch]:

@@ -13,14 +13,14 @@ from datetime import timedelta
 
 import msgspec
 
-from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.chain.files import HISTORY_KINDS, FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.errors import Bug, DataError
 from destination_s3_spark.tables.capture.group import NO_LOG, LogGroup, MergeLog
 from destination_s3_spark.tables.columns.row_plan import file_columns
 from destination_s3_spark.tables.commit.batch import CommitResult
 from destination_s3_spark.tables.commit.generation import NOTHING
-from destination_s3_spark.tables.history.group import HistoryGroup, HistoryMerge, ended_history
+from destination_s3_spark.tables.history.group import HistoryGroup, HistoryMerge
 from destination_s3_spark.tables.merge.plan import MergePlan, PlannedRange, Sizes, file_count, full_bytes
 from destination_s3_spark.tables.merge.planning import plan_of
 from destination_s3_spark.tables.merge.refresh import ComparedFiles, compared_files, refresh_of, sources_within, waiting_files, waiting_runs
@@ -99,13 +99,15 @@ class Merge:
         runs = yield from self._runs(every_version=log is not None or history is not None)
         waited, scratch = yield from waiting_runs(self.table, waiting, self.form, self.table.scratch_prefix, self.resources.task)
         self._scratch += scratch
-        plan = self._plan(runs)
+        sizes = Sizes(self.form.target_file_bytes, self.resources.task.budget_bytes, self.form.is_plain)
+        plan = plan_of(self.inputs, runs, self.form.spec, sizes, self.resources.task.s3, self.table.writer.map_files)
         tasks = list(self._tasks(plan, log, compared, waited, history))
         if not self._has_time(int(sum(map(bytes_read, tasks)) * (1 if history is None else history.time_factor))):
             self.table.writer.store.delete(self._scratch)
             return (yield from combine_waiting(self.table, self.live, self.form, self.resources))
-        read = (runs, plan.of_table) if compared is None else ((*runs, *waited), compared.rows)
-        ranges = yield from self._merged_ranges(tasks, *(sum(file.rows for file in files) for files in read))
+        # Those of versions among the replaced files count as empty.
+        run_files, table_files = (runs, plan.replaced) if compared is None else ((*runs, *waited), compared.rows)
+        ranges = yield from self._merged_ranges(tasks, sum(file.rows for file in run_files), sum(file.rows for file in table_files))
         tombstones = yield from self._compacted_tombstones()
         self.table.record_schema()
         logged = yield from self._logged(log, plan, ranges)
@@ -137,8 +139,8 @@ class Merge:
             history = HistoryMerge(table, self.live, self.form, self.inputs, self.resources)
             self.inputs = history.inputs
             return history
-        ended = ended_history(table, self.live)
-        if ended is not None:
+        ended = table.writer.open().contents.history
+        if ended is not None and self.live.of(*HISTORY_KINDS):
             logger.warning(
                 "stream %s: tables.history names it no longer, so its history %d ends here. Its files stay as they are; another history "
                 "would begin beside them.",
@@ -163,11 +165,6 @@ class Merge:
         few = yield from combined(found, self.form.form, self.table.scratch_prefix, self.resources.task, every_version=every_version)
         self._scratch += few.scratch
         return few.runs
-
-    def _plan(self, runs: Sequence[FileEntry]) -> MergePlan:
-        form, task = self.form, self.resources.task
-        sizes = Sizes(form.target_file_bytes, task.budget_bytes, form.is_plain)
-        return plan_of(self.inputs, runs, form.spec, sizes, task.s3, self.table.writer.map_files)
 
     def _has_time(self, size: int) -> bool:
         """Reserve the time to merge so many bytes. Return False, with a warning, if a sync does not have it."""
@@ -303,10 +300,7 @@ def table_format(table: OpenTable, spec: KeySpec, live: LiveFiles, least_bytes: 
     columns = file_columns(table.schema, plan)
     rendered = plan if layout.of_text else None
     generation = table.session.generation_id
-    return TableFormat(columns, layout.final, rendered, spec, generation, _file_bytes(table, live, least_bytes))
-
-
-def _file_bytes(table: OpenTable, live: LiveFiles, least_bytes: int) -> int:
-    """Choose the size of final files: a small part of the table, so that a change of adjacent keys rewrites only that part."""
+    # A file is a small part of the table, so that a change of adjacent keys rewrites only that part.
     size = sum(file.bytes for file in live.landing(FileKind.FINAL, FileKind.DELTA))
-    return min(table.rules.target_file_bytes, max(least_bytes, size // FILES_OF_A_TABLE))
+    file_bytes = min(table.rules.target_file_bytes, max(least_bytes, size // FILES_OF_A_TABLE))
+    return TableFormat(columns, layout.final, rendered, spec, generation, file_bytes)

@@ -13,14 +13,7 @@ from msgspec.structs import replace
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
-from destination_s3_spark.tables.merge.scratch_runs import (
-    CombinedRun,
-    CombineTask,
-    check_complete,
-    combine_runs,
-    combined,
-    object_count,
-)
+from destination_s3_spark.tables.merge.scratch_runs import CombinedRun, CombineTask, check_complete, combine_runs, combined, object_count
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.runs.merged_rows import RowSource, bytes_read
 from destination_s3_spark.tables.runs.table_format import TableFormat

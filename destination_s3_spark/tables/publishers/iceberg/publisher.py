@@ -67,7 +67,6 @@ class IcebergCatalog:
 
     @cached_property
     def connection(self) -> Connection:
-        """The connection that all tables share."""
         from destination_s3_spark.tables.publishers.iceberg.catalogs import Connection  # noqa: PLC0415
 
         return Connection(self.options, self.settings)
