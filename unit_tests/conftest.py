@@ -244,7 +244,7 @@ class SmallTable:
         session = Session(sync_id, generation_id, STARTED)
         dependencies = WriterDependencies(publishers=publishers, keep_replaced=keep_replaced)
         writer = TableWriter(self.store, self.table, session, OrphanUploads(self.store, "lake/"), dependencies)
-        writer.read()
+        writer.chain.read()
         self._sent = 0
         return writer
 

@@ -412,7 +412,7 @@ def _exchange(tools: Workshop, forgetting: Forgetting, keys: Keys) -> Mapping[st
     if state is None:
         raise Bug(f"Table {forgetting.table.stream.id} has no chain.")
     has_values = has_metadata(forgetting.table, state)
-    bars = barring(writer.barred(), keys)
+    bars = barring(writer.chain.barred(), keys)
     if not (forgetting.changes or state.contents.leaving or has_values or bars):
         return {"number": state.sequence_number, "hash": state.block_hash}
     try:
@@ -442,7 +442,7 @@ def _exchange(tools: Workshop, forgetting: Forgetting, keys: Keys) -> Mapping[st
 
 def _old_versions(tools: Workshop, table: OpenTable) -> tuple[OldVersions, int]:
     """Return the old versions of a table's objects, and the number of those whose owner nobody knows. Raises ConfigError."""
-    store, layout, territory = tools.factory.store, table.layout, table.writer.territory
+    store, layout, territory = tools.factory.store, table.layout, table.writer.chain.territory
     if not isinstance(store, S3Store):
         raise Bug("Versions can be listed in S3 only.")
     hint = f"{layout.folder}{CHAIN_FOLDER}{HINT_NAME}"

@@ -193,8 +193,7 @@ class MergeOnRead:
         spec = opened.spec
         form = table_format(opened, spec, live, 0)
         compared = compared_files(opened, everything, form) if everything.pending is not None and everything.pending.complete else None
-        state = opened.writer.state
-        logged = state is not None and state.contents.operation_count is not None
+        logged = opened.writer.chain.head.contents.operation_count is not None
         completion = None if opened.rules.change_log is None else completion_of(opened, spec, logged=logged)
         found = cls(opened, spec, form, live, TaskResources(s3, BUDGET_BYTES), completion=completion)
         if compared is None or not compared.keeps:

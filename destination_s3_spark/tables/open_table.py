@@ -116,10 +116,10 @@ class OpenTable:
     @property
     def spec(self) -> KeySpec | None:
         """The key of a deduplicated table's rows. None for an append table."""
-        state = self.writer.state
-        if self.key_spec is None or state is None or not self.key_spec.by_position:
+        if self.key_spec is None or not self.key_spec.by_position:
             return self.key_spec
-        return replace(self.key_spec, snapshots=tuple(round(since.timestamp() * 1000) for since in state.contents.snapshots))
+        snapshots = self.writer.chain.head.contents.snapshots
+        return replace(self.key_spec, snapshots=tuple(round(since.timestamp() * 1000) for since in snapshots))
 
     def most_slice_bytes(self, budget_bytes: int) -> int:
         """Return the most lines for a slice, in bytes. `budget_bytes` is the memory for the rows of a task.
@@ -155,12 +155,12 @@ class OpenTable:
 
     def schemas(self, ids: Collection[int]) -> dict[int, TableSchema]:
         """Return the table's schemas with these ids from the chain. The current schema takes no request."""
-        return {schema_id: from_event(payload) for schema_id, payload in self.writer.schemas(ids).items()}
+        return {schema_id: from_event(payload) for schema_id, payload in self.writer.chain.schemas(ids).items()}
 
     def with_keys(self, files: Iterable[FileEntry]) -> list[FileEntry]:
         """Return the files with the bounds of their keys, as `footers.with_keys`, and keep these for the session and the hint."""
         found = with_keys(files, self.writer.store, self.writer.map_files)
-        self.writer.learn(found)
+        self.writer.chain.learn(found)
         return found
 
     def record_schema(self) -> None:
@@ -174,8 +174,8 @@ class OpenTable:
 
     def raw_covers(self, live: LiveFiles) -> bool:
         """Tell whether the raw table has every row that landed in the table since it was last replaced."""
-        state = self.writer.state
-        return state is not None and not live.adopted and sum(file.rows for file in live.settled(FileKind.RAW)) == state.contents.came_in
+        rows = sum(file.rows for file in live.settled(FileKind.RAW))
+        return not live.adopted and rows == self.writer.chain.head.contents.came_in
 
     def raw_replays(self, live: LiveFiles) -> bool:
         """Tell whether the raw rows make the table: all are there, and none landed while it was deduplicated by another key or cursor.
@@ -187,7 +187,7 @@ class OpenTable:
         ids = {file.schema_id for file in live.settled(FileKind.RAW) if file.schema_id is not None}
         key, cursor = ((), None) if self.spec is None else (self.spec.key, self.spec.cursor)
         now = sorted([field.source] for field in key), [] if cursor is None else [cursor.source]
-        then = [one for one in self.writer.schemas(ids).values() if one["mode"] == DestinationSyncMode.APPEND_DEDUP.value]
+        then = [one for one in self.writer.chain.schemas(ids).values() if one["mode"] == DestinationSyncMode.APPEND_DEDUP.value]
         return all((sorted(one["primaryKey"]), one["cursor"][:1]) == now for one in then)
 
     def land_tasks(self, slices: Sequence[Slice], s3: S3Settings) -> list[LandTask]:

@@ -236,7 +236,7 @@ class StreamTable:
         )
 
     def _barred(self) -> Barred | None:
-        found = self.writer.barred()
+        found = self.writer.chain.barred()
         if found is None:
             return None
         return Barred(bytes.fromhex(found.salt), {one.fields: frozenset(map(bytes.fromhex, one.digests)) for one in found.keys})
@@ -351,7 +351,7 @@ class StreamTable:
         # The refresh that the last schema is of has not replaced the table, so it must not change the types of the rows that are there.
         pending = state.contents.pending
         joins = earlier.joined or (pending is not None and not pending.held_back and state.contents.pending_rows > 0)
-        rows_schema = from_event(self.writer.schemas([earlier.schema_id])[earlier.schema_id])
+        rows_schema = from_event(self.writer.chain.schemas([earlier.schema_id])[earlier.schema_id])
         evolution = restored(last, rows_schema)
         if joins and evolution.changes:
             evolution = evolution.then(_declared(last), self.stream.id, policy)

@@ -205,7 +205,7 @@ class Attempt:
 
     def run(self) -> None:
         try:
-            self.writer.read()
+            self.writer.chain.read()
             self._land()
             self._update()
             if self._plan.compacts:

@@ -39,7 +39,7 @@ def writer(
 ) -> TableWriter:
     session = Session(sync_id, generation_id, STARTED, disposition)
     made = TableWriter(store, TABLE, session, OrphanUploads(store, "lake/"), WriterDependencies(publishers=publishers))
-    made.read()
+    made.chain.read()
     return made
 
 

@@ -128,7 +128,7 @@ class Sync:
     def run(self) -> None:
         try:
             for writer in self.writers.values():
-                writer.read()
+                writer.chain.read()
             self._read_source()
             for stream, total in enumerate(self._shape.totals):
                 self._receive(stream, total)

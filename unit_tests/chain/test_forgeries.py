@@ -66,7 +66,7 @@ def writer(store: FakeStore, hour: int, disposition: WriteDisposition = WriteDis
     dependencies = WriterDependencies(lambda: now, publishers=PUBLISHERS, keep_replaced=timedelta(hours=2))
     session = Session(hour + 1, 0 if disposition is WriteDisposition.APPEND else hour, STARTED, disposition)
     made = TableWriter(store, TABLE, session, OrphanUploads(store, "lake/"), dependencies)
-    made.read()
+    made.chain.read()
     return made
 
 

@@ -27,7 +27,7 @@ def writer_at(store: FakeStore, hour: int, keep: timedelta = KEEP) -> TableWrite
     now = T0 + timedelta(hours=hour)
     dependencies = WriterDependencies(lambda: now, keep_replaced=keep)
     made = TableWriter(store, TABLE, Session(hour + 1, 0, STARTED), OrphanUploads(store, "lake/"), dependencies)
-    made.read()
+    made.chain.read()
     return made
 
 

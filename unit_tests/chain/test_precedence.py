@@ -91,7 +91,7 @@ def winners(seed: int, *, together: bool) -> list[int]:
         writers = tables(store, sync_id, Precedence() if together else None)
         try:
             for writer in writers.values():
-                writer.read()
+                writer.chain.read()
             for name in order:
                 writers[name].open()
             for writer in writers.values():
@@ -148,7 +148,7 @@ def test_a_table_that_was_closed_is_opened_without_another_call() -> None:
         writer.close()
     again = tables(store, 2, Precedence())
     for writer in again.values():
-        writer.read()
+        writer.chain.read()
     store.calls.clear()
     for writer in again.values():
         writer.open()
@@ -161,7 +161,7 @@ def test_own_blocks_in_the_first_table_are_nobody_elses() -> None:
     store = FakeStore()
     first = tables(store, 1, Precedence())["a"]
     first.open()
-    chain = first._chain
+    chain = first.chain
     known = chain.state
     first.ensure_schema(SCHEMA)
     chain.state = known

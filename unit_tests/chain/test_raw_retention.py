@@ -32,7 +32,7 @@ def sync_on(store: FakeStore, number: int, keep: int | None = DAYS) -> None:
     now = T0 + timedelta(days=number)
     dependencies = WriterDependencies(lambda: now, publishers=(SymlinkManifest("bucket"),))
     made = TableWriter(store, TABLE, Session(number + 1, 0, STARTED), OrphanUploads(store, "lake/"), dependencies)
-    made.read()
+    made.chain.read()
     land(made, store, 0, 100)
     made.commit([replace(FIRST, state_hash=f"day {number}")])
     if keep is not None:
@@ -120,7 +120,7 @@ def test_a_writer_that_was_taken_over_deletes_nothing() -> None:
         sync_on(store, number)
     dependencies = WriterDependencies(lambda: T0 + timedelta(days=30))
     paused = TableWriter(store, TABLE, Session(9, 0, STARTED), OrphanUploads(store, "lake/"), dependencies)
-    paused.read()
+    paused.chain.read()
     paused.open()
     sync_on(store, 4, keep=None)
     with pytest.raises(SyncError, match="taken over"):

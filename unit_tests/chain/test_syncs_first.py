@@ -29,7 +29,7 @@ def command(store: FakeStore, *, later: timedelta = timedelta(), take_over: bool
     session = Session(0, 0, STARTED, WriteDisposition.MAINTAIN)
     dependencies = WriterDependencies(clock, precedence=SyncsFirst(take_over=take_over))
     made = TableWriter(store, TABLE, session, OrphanUploads(store, "lake/"), dependencies)
-    made.read()
+    made.chain.read()
     made.catch_up()
     return made
 

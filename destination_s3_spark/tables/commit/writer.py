@@ -7,10 +7,10 @@ error it accepts only `abandon()`. The chain then tells what was committed, and 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -36,7 +36,7 @@ from destination_s3_spark.chain.opening import Precedence, Session, dead_scratch
 from destination_s3_spark.chain.settle import MapCalls, complete, confirm_removal, finish, sweep, take_back, taken_back
 from destination_s3_spark.chain.state import Landed, ReplayGuard, TableState
 from destination_s3_spark.chain.table_store import TableStore
-from destination_s3_spark.chain.territory import OrphanUploads, Table, Territory
+from destination_s3_spark.chain.territory import OrphanUploads, Table
 from destination_s3_spark.errors import Bug, DataError, Fenced, SyncError, TransientError
 from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore, StagedUpload
 from destination_s3_spark.tables.commit.batch import Batch, CommitResult, ForgottenRows, SnapshotWatch, TableCheckpoint, Written, flaw_of
@@ -63,7 +63,10 @@ class WriterDependencies:
 
 
 class TableWriter:
-    """Writer of one table during one sync. Only one thread at a time may use it. Writers of different tables may run in parallel."""
+    """Writer of one table during one sync. Only one thread at a time may use it. Writers of different tables may run in parallel.
+
+    `chain` is there to be read; whatever is appended to it goes through the writer.
+    """
 
     def __init__(
         self, store: ObjectStore, table: Table, session: Session, orphans: OrphanUploads, dependencies: WriterDependencies | None = None
@@ -75,8 +78,8 @@ class TableWriter:
         self._keep_replaced, self._precedence = dependencies.keep_replaced, dependencies.precedence
         self.map_files, self.publishers = dependencies.map_files, dependencies.publishers
         self.adopt = table.adopt  # lists the files of destination-s3 with which a new table begins
-        self._chain = dependencies.chain or Chain(store, table, dependencies.clock)
-        self.store = TableStore(store, self._chain)
+        self.chain = dependencies.chain or Chain(store, table, dependencies.clock)
+        self.store = TableStore(store, self.chain)
         self._guard = ReplayGuard(())
         self._staged: list[StagedSlice] = []
         self._snapshots = SnapshotWatch(session.started_at)
@@ -90,7 +93,7 @@ class TableWriter:
     @property
     def state(self) -> TableState | None:
         """The table as last read or written. None means that nothing is known yet, but the table may exist."""
-        return self._chain.state
+        return self.chain.state
 
     @property
     def guarding(self) -> bool:
@@ -103,75 +106,56 @@ class TableWriter:
         """The spool offsets at which a commit may end: the ends of staged slices, so that no slice is split."""
         return frozenset(staged.end for staged in self._staged)
 
-    @property
-    def territory(self) -> Territory:
-        return self._chain.territory
-
-    @property
-    def merge_rate(self) -> float | None:
-        """Bytes per second and core of the table's merges so far, if known."""
-        return self._chain.merge_rate
-
     def measured(self, rate: float) -> None:
-        """Take the rate of another merge into account, for this session and for the hint."""
-        known = self._chain.merge_rate
-        self._chain.merge_rate = rate if known is None else (known + rate) / 2
-
-    def now(self) -> datetime:
-        return self._chain.now()
-
-    def read(self) -> None:
-        """Read the chain from the table's hint, usually one request. `open` and `catch_up` read later blocks."""
-        with self._ending_on_error():
-            self._chain.read()
+        """Take the rate of another merge, in bytes per second and core, into account, for this session and for the hint."""
+        known = self.chain.merge_rate
+        self.chain.merge_rate = rate if known is None else (known + rate) / 2
 
     def catch_up(self) -> TableState | None:
         """Read to the head of the chain. If a dead session left the table unsettled, open it to make its rows visible."""
         with self._ending_on_error():
             if not self.is_open:
-                self._chain.catch_up()
-                if self._chain.state is not None and self._chain.state.unsettled is not None:
+                self.chain.catch_up()
+                if self.chain.state is not None and self.chain.state.unsettled is not None:
                     self._open()
-        return self._chain.state
+        return self.chain.state
 
     def open(self) -> TableState:
         """Open the table for writing and fence every older writer. Opening again has no cost. Raises Fenced or TransientError."""
         with self._ending_on_error():
             self._open()
-        return self._chain.head
+        return self.chain.head
 
     def begin_generation(self) -> None:
         """Let the session's generation begin, after one that was complete before it has been published. Raises Fenced or TransientError."""
         self._need_open()
         with self._ending_on_error():
-            event = new_generation(self._chain.head.contents, self._session)
+            event = new_generation(self.chain.head.contents, self._session)
             if event is not None:
                 self._append(event)
-                self._guard = ReplayGuard(self._chain.head.replay)
+                self._guard = ReplayGuard(self.chain.head.replay)
 
     def ensure_schema(self, payload: dict[str, Any]) -> None:
         """Make `payload` (with `schemaId`) the schema of subsequent data. Writes a block only if it differs from the current schema."""
         with self._ending_on_error():
             self._open()
             schema = as_recorded(payload)
-            if schema == self._chain.head.schema:
+            if schema == self.chain.head.schema:
                 return
             if self._staged:
-                raise self._bug(
-                    f"schema {schema['schemaId']} was set while slices of schema {self._chain.head.schema_id} are not committed"
-                )
+                raise self._bug(f"schema {schema['schemaId']} was set while slices of schema {self.chain.head.schema_id} are not committed")
             self._append(SetDataSchema(schema))
 
     def next_token(self) -> str:
         """Return 26 digits that no other data file ever has in its key. The table must be open."""
         self._need_open()
         self._files_named += 1
-        return str(Token(self._chain.head.identity.table_number, self._chain.head.epoch, self._files_named))
+        return str(Token(self.chain.head.identity.table_number, self.chain.head.epoch, self._files_named))
 
     def stage(self, staged: StagedSlice) -> None:
         """Take over a landed slice. Slices must arrive in spool order without gaps, and their files must hold each record once."""
         self._need_open()
-        if flaw := flaw_of(staged, self._staged_end, self._chain.head.schema_id):
+        if flaw := flaw_of(staged, self._staged_end, self.chain.head.schema_id):
             raise self._bug(flaw)
         self._staged.append(staged)
         self._snapshots.add(staged)
@@ -193,7 +177,7 @@ class TableWriter:
                 return self._committed(CommitResult(None, 0, 0, 0, replayed.records, barred=batch.barred))
             files = tuple(file for staged in rest.slices for file in staged.files)
             self._append_data(rest, files)
-            number = self._chain.head.sequence_number
+            number = self.chain.head.sequence_number
             self._settle(files)
             size = sum(file.bytes for file in files)
             changed = rest.changed_values()
@@ -218,11 +202,11 @@ class TableWriter:
     def publish(self) -> None:
         """Show the table to readers outside of the chain. Raises Fenced or TransientError."""
         with self._ending_on_error(), self._fencing():
-            self._show_checked(self._chain)
+            self._show_checked(self.chain)
 
     def compact(self, files: Sequence[FileEntry], removed: Sequence[FileEntry]) -> CommitResult:
         """Replace files of the table by others with the same rows. Its change log and its history, if there are any, go on."""
-        kept = self._chain.head.contents
+        kept = self.chain.head.contents
         event = partial(MergeData, consumed_offset=None, operation_count=kept.operation_count, history=kept.history, data_change=False)
         return self._rewrite(files, removed, event)
 
@@ -231,8 +215,8 @@ class TableWriter:
         event = partial(
             MergeData,
             consumed_offset=None,
-            operation_count=self._chain.head.contents.operation_count,
-            history=self._chain.head.contents.history,
+            operation_count=self.chain.head.contents.operation_count,
+            history=self.chain.head.contents.history,
             rows_forgotten=rows.landed,
             earlier_rows_forgotten=rows.earlier,
             pending_rows_forgotten=rows.pending,
@@ -241,12 +225,8 @@ class TableWriter:
 
     def taken_over(self) -> frozenset[str]:
         """Return the keys of the files of destination-s3 that the table ever had (one request)."""
-        (seed,) = self._chain.blocks([0])
+        (seed,) = self.chain.blocks([0])
         return frozenset(seed.event.adopted if isinstance(seed.event, Seed) else ())
-
-    def barred(self) -> BarKeys | None:
-        """Return the keys of which no record lands. Sends one request if there are any, else none."""
-        return self._chain.barred()
 
     def bar(self, event: BarKeys) -> None:
         """Let no record with these keys land any more."""
@@ -256,7 +236,7 @@ class TableWriter:
     def begin_publications_anew(self) -> None:
         """Withdraw the publications whose metadata has values of rows that are gone. `close` makes those again that are wanted."""
         with self._ending_on_error():
-            begin_anew(self.publishers, self.store, self._chain, self.check_not_fenced)
+            begin_anew(self.publishers, self.store, self.chain, self.check_not_fenced)
 
     def replace(
         self,
@@ -285,27 +265,25 @@ class TableWriter:
         """
         with self._ending_on_error():
             if not self.is_open:
-                self._chain.catch_up()
-                if self._chain.state is not None and (
-                    not self._chain.state.closed or self._chain.state.contents.expired(self._chain.now())
-                ):
+                self.chain.catch_up()
+                if self.chain.state is not None and (not self.chain.state.closed or self.chain.state.contents.expired(self.chain.now())):
                     self._open()
-                elif self._chain.state is not None:
-                    show_if_behind(self.publishers, self.store, self._chain)
+                elif self.chain.state is not None:
+                    show_if_behind(self.publishers, self.store, self.chain)
             if self.is_open:
                 self.drop(file for staged in self._staged for file in staged.files)
                 self._staged = []
                 if orphans is not None:
-                    orphans.abort(self._chain.territory, self._chain.head.epoch + 1)
+                    orphans.abort(self.chain.territory, self.chain.head.epoch + 1)
                 with self._fencing():
-                    take_snapshot_when_due(self._chain)
-                show(self.publishers, self.store, self._chain)
-                contents = self._chain.head.contents
+                    take_snapshot_when_due(self.chain)
+                show(self.publishers, self.store, self.chain)
+                contents = self.chain.head.contents
                 completes = contents.pending is not None and not (holds_back or self._session.maintains)
                 landed = Landed(self._session.started_at, contents.next_offset) if completes else None
-                swept = sweep(self._chain, self.store, all_of_them=not keeps_replaced)
+                swept = sweep(self.chain, self.store, all_of_them=not keeps_replaced)
                 self._append(Close(swept, holds_back, completes, landed, self._barred, self._session.truncates and not contents.pending))
-                self._chain.write_hint()
+                self.chain.write_hint()
         self._over = True
 
     def abandon(self) -> bool:
@@ -327,28 +305,20 @@ class TableWriter:
 
         The session that took over dropped only what was there when it began. `orphans` must have been made later. Raises no SyncError.
         """
-        state = self._chain.state
+        state = self.chain.state
         if not self.is_open or state is None or state.unsettled is not None:  # a block that the other session settles names the uploads
             return
         try:
-            other = self._chain.successor()
+            other = self.chain.successor()
             if other is not None and other.epoch != state.epoch:  # otherwise a block of this session may name the uploads
-                orphans.abort(self._chain.territory, state.epoch + 1)
+                orphans.abort(self.chain.territory, state.epoch + 1)
                 self.store.delete(dead_scratch(self.store, self._table, state, state.epoch + 1))
         except SyncError as error:
             logger.warning("table %s: staged uploads are left for `repair` to drop: %s", self._table.stream, error)
 
     def live_files(self) -> LiveFiles:
         """Return the files of the table (one request per block since the last Snapshot, unless the hint had them)."""
-        return self._chain.live_files()
-
-    def learn(self, files: Iterable[FileEntry]) -> None:
-        """Keep what the footers of live files say, for this session and for the hint."""
-        self._chain.learn(files)
-
-    def schemas(self, ids: Collection[int]) -> dict[int, dict[str, Any]]:
-        """Return the SetDataSchema payloads with these ids from the chain. The current one takes no request."""
-        return self._chain.schemas(ids)
+        return self.chain.live_files()
 
     def copy(self, file: FileEntry, key: str, metadata: Mapping[str, str]) -> StagedUpload:
         """Stage a copy of a live file, made inside the store. Raises Fenced or DataError if the file is gone."""
@@ -364,7 +334,7 @@ class TableWriter:
 
     def check_not_fenced(self) -> None:
         """Raise Fenced if another writer has taken the table over, which explains missing files."""
-        other = self._chain.successor()
+        other = self.chain.successor()
         if other is not None:
             raise fenced(self._table.stream, other)
 
@@ -376,10 +346,10 @@ class TableWriter:
     def _open(self) -> None:
         if self.is_open:
             return
-        before = self._chain.state
-        left = open_table(self._chain, self.store, self._table, self._session, self._orphans, self._show_checked, self._precedence)
-        self._guard, self.is_open, self.ended_cleanly = ReplayGuard(self._chain.head.replay), True, left.ended_cleanly
-        self.first_of_day = before is not None and day(before.system_time) < day(self._chain.head.system_time)
+        before = self.chain.state
+        left = open_table(self.chain, self.store, self._table, self._session, self._orphans, self._show_checked, self._precedence)
+        self._guard, self.is_open, self.ended_cleanly = ReplayGuard(self.chain.head.replay), True, left.ended_cleanly
+        self.first_of_day = before is not None and day(before.system_time) < day(self.chain.head.system_time)
 
     def _rewrite(
         self, staged: Sequence[FileEntry], removed: Sequence[FileEntry], event: Callable[..., Event], *, keeps: bool = True
@@ -387,23 +357,23 @@ class TableWriter:
         self._need_open()
         with self._ending_on_error():
             files = tuple(map(self._written_out, staged))
-            confirm_removal(self._chain, removed, files)
+            confirm_removal(self.chain, removed, files)
             try:
                 self._append(
                     event(
-                        schema_id=self._chain.head.schema_id,
+                        schema_id=self.chain.head.schema_id,
                         sync_id=self._session.sync_id,
                         generation_id=self._session.generation_id,
                         files=files,
                         files_removed=tuple(removed),
-                        keep_until=self._chain.now() + self._keep_replaced if keeps and self._keep_replaced else None,
+                        keep_until=self.chain.now() + self._keep_replaced if keeps and self._keep_replaced else None,
                     )
                 )
             except Fenced:
                 with suppress(TransientError):  # no block names these uploads; the writer that opened the table aborts the rest
                     self.drop(staged)
                 raise
-            number = self._chain.head.sequence_number
+            number = self.chain.head.sequence_number
             self._settle(files)
             rows = sum(file.rows for file in files if file.kind is FileKind.FINAL)
             result = CommitResult(number, rows, len(files), sum(file.bytes for file in files), 0)
@@ -416,7 +386,7 @@ class TableWriter:
 
     def _written_out(self, file: FileEntry) -> FileEntry:
         """Complete the entry with the session's schema and generation, unless the file was copied or rewritten and has its own."""
-        schema_id = self._chain.head.schema_id if file.schema_id is None else file.schema_id
+        schema_id = self.chain.head.schema_id if file.schema_id is None else file.schema_id
         generation = self._session.generation_id if file.generation_id is None else file.generation_id
         return msgspec.structs.replace(file, schema_id=schema_id, generation_id=generation)
 
@@ -432,9 +402,9 @@ class TableWriter:
         return batch
 
     def _append_data(self, batch: Batch, files: tuple[FileEntry, ...]) -> None:
-        start = self._chain.head.contents.next_offset
+        start = self.chain.head.contents.next_offset
         event = AddData(
-            schema_id=self._chain.head.schema_id or 0,
+            schema_id=self.chain.head.schema_id or 0,
             sync_id=self._session.sync_id,
             generation_id=self._session.generation_id,
             prev_offset=start - 1 if start else None,
@@ -458,10 +428,10 @@ class TableWriter:
             if not complete(self.store, files, self.map_files):
                 # An upload is gone. A newer writer may have aborted it. If there is none, the block is taken back.
                 self.check_not_fenced()
-                number = self._chain.head.sequence_number
-                if take_back(self._chain, self.store):
+                number = self.chain.head.sequence_number
+                if take_back(self.chain, self.store):
                     raise taken_back(self._table.stream, number)
-            finish(self._chain, self.store, self._show_checked)
+            finish(self.chain, self.store, self._show_checked)
 
     @contextmanager
     def _fencing(self) -> Iterator[None]:
@@ -473,10 +443,10 @@ class TableWriter:
 
     def _append(self, event: Event) -> None:
         try:
-            self._chain.append(event)
+            self.chain.append(event)
         except BlockTaken as taken:
             if isinstance(event, Close):  # `close` has just published a state that may be older than the other writer's
-                show_newest(self.publishers, self.store, self._chain)
+                show_newest(self.publishers, self.store, self.chain)
             raise fenced(self._table.stream, taken.block) from None
 
     def _need_open(self) -> None:

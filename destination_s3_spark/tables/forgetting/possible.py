@@ -11,7 +11,7 @@ from destination_s3_spark.chain.files import HISTORY_KINDS, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.delta_log.log import DeltaLog, UnreadableLog
-from destination_s3_spark.errors import Bug, TransientError
+from destination_s3_spark.errors import TransientError
 from destination_s3_spark.formats.parquet import PARQUET
 from destination_s3_spark.formats.registry import format_of
 from destination_s3_spark.schema.encodings import DESTINATION_S3
@@ -31,10 +31,8 @@ REFRESH = "Nothing was changed. A refresh that removes the records, once they ar
 
 def recorded_table(closed: StreamTable) -> OpenTable:
     """Return a table as its chain records it, without opening it. Raises ConfigError or TransientError if it cannot forget rows now."""
-    state = closed.writer.state
-    if state is None or state.schema is None:
-        raise Bug(f"Table {closed.stream.id} has no schema.")
-    schema = from_event(state.schema)
+    state = closed.writer.chain.head
+    schema = from_event(state.schema or {})
     layout = replace(closed.layout.encoded(schema.encodings or DESTINATION_S3), root=state.identity.final_root)
     table = closed.as_recorded(schema, state.types_since, layout)
     _require_quiet(table, state)

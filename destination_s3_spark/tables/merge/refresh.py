@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
-from destination_s3_spark.chain.state import Contents
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.tables.merge.scratch_runs import combined
 from destination_s3_spark.tables.open_table import OpenTable
@@ -43,7 +42,7 @@ def compared_files(table: OpenTable, live: LiveFiles, form: TableFormat, unsorte
     type or format. Rows that landed under other column rules must not stay, nor show up in the change log. A generation of a deduplicated
     table is complete only if Airbyte says so, so rows that it lacks were deleted. `unsorted`: files that the merge sorts first.
     """
-    contents = _contents(table)
+    contents = table.writer.chain.head.contents
     if contents.pending is None or not (contents.pending_rows or table.kept.rows):
         return None
     if contents.rows_from < contents.rules_from:
@@ -90,7 +89,7 @@ def arrived_before(runs: Sequence[FileEntry]) -> tuple[FileEntry, ...]:
 
 def noticed(table: OpenTable) -> Notice:
     """Return when a merge notices changes without a time of their own. A refresh that is already complete noticed them."""
-    pending, session = _contents(table).pending, table.session
+    pending, session = table.writer.chain.head.contents.pending, table.session
     if pending is None or pending.landed is None:
         return Notice(micros(session.started_at))
     return Notice(micros(pending.landed.by), pending.landed.until)
@@ -98,17 +97,10 @@ def noticed(table: OpenTable) -> Notice:
 
 def refresh_of(table: OpenTable, compared: ComparedFiles, position: int = 0) -> Refresh:
     """Return the pending generation as a task sees it whose first inferred deletion has this position."""
-    pending = _contents(table).pending
+    pending = table.writer.chain.head.contents.pending
     if pending is None:
         raise Bug(f"Stream '{table.stream.id}' has no refresh to compare.", stream=table.stream.id)
     return Refresh(noticed(table), pending.sync_id, pending.generation, compared.keeps, position)
-
-
-def _contents(table: OpenTable) -> Contents:
-    state = table.writer.state
-    if state is None:
-        raise Bug(f"The table of stream '{table.stream.id}' has not been read.", stream=table.stream.id)
-    return state.contents
 
 
 def sources_within(files: Sequence[FileEntry], low: bytes, high: bytes | None) -> Iterator[RowSource]:

@@ -36,7 +36,7 @@ def may_be_updated(table: StreamTable, *, complete: bool) -> bool:
         return False
     rule = table.rules.merges_of(table.stream.id) if table.deduplicated else None
     idle = not table.writer.is_open and state.contents.pending is None and state.contents.waiting.files <= MOST_RUNS
-    waits = idle and rule is not None and not rule.is_due(state.contents, table.writer.now())
+    waits = idle and rule is not None and not rule.is_due(state.contents, table.writer.chain.now())
     return state.contents.files(FileKind.DELTA) > 0 and not waits
 
 
@@ -58,7 +58,7 @@ def merge_waits(table: OpenTable, spec: KeySpec) -> bool:
     They do not unless the whole table has the order of today's key, today's types and today's format.
     """
     rule, contents = table.rules.merges_of(table.stream.id), table.writer.open().contents
-    if rule is None or contents.pending is not None or rule.is_due(contents, table.writer.now()):
+    if rule is None or contents.pending is not None or rule.is_due(contents, table.writer.chain.now()):
         return False
     live = table.writer.live_files()
     pairs, todays = list(pairs_of(live)), format_of(table.layout.final.extension)

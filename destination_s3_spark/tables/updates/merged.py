@@ -81,6 +81,9 @@ class Merge:
     resources: Resources
     _scratch: list[str] = field(default_factory=list)
     """The keys of temporary objects to delete at the end."""
+    _compared: ComparedFiles | None = None
+    _log: MergeLog | None = None
+    _history: HistoryMerge | None = None
 
     def steps(self) -> Update:
         """Yield the work of the merge, and commit its result."""
@@ -91,17 +94,17 @@ class Merge:
             raise
 
     def _steps(self) -> Update:
-        compared = compared_files(self.table, self.live, self.form, [file for file, _ in self.inputs.unsorted])
-        history = self._history()
+        self._compared = compared = compared_files(self.table, self.live, self.form, [file for file, _ in self.inputs.unsorted])
+        self._history = history = self._history_part()
         between = compared is not None or (history is not None and history.compares)
         waiting = waiting_files(self.table, self.live, self.form) if between else []
-        log = self._log(compared, waiting)
-        runs = yield from self._runs(every_version=log is not None or history is not None)
+        self._log = self._log_part(waiting)
+        runs = yield from self._runs(every_version=self._log is not None or history is not None)
         waited, scratch = yield from waiting_runs(self.table, waiting, self.form, self.table.scratch_prefix, self.resources.task)
         self._scratch += scratch
         sizes = Sizes(self.form.target_file_bytes, self.resources.task.budget_bytes, self.form.is_plain)
         plan = plan_of(self.inputs, runs, self.form.spec, sizes, self.resources.task.s3, self.table.writer.map_files)
-        tasks = list(self._tasks(plan, log, compared, waited, history))
+        tasks = list(self._tasks(plan, waited))
         if not self._has_time(int(sum(map(bytes_read, tasks)) * (1 if history is None else history.time_factor))):
             self.table.writer.store.delete(self._scratch)
             return (yield from combine_waiting(self.table, self.live, self.form, self.resources))
@@ -110,7 +113,7 @@ class Merge:
         ranges = yield from self._merged_ranges(tasks, sum(file.rows for file in run_files), sum(file.rows for file in table_files))
         tombstones = yield from self._compacted_tombstones()
         self.table.record_schema()
-        logged = yield from self._logged(log, plan, ranges)
+        logged = yield from self._logged(plan, ranges)
         versions = HistoryGroup()
         if history is not None:
             versions = yield from history.group((*runs, *waited) if history.compares else runs, plan, ranges)
@@ -120,19 +123,19 @@ class Merge:
         self.table.writer.store.delete(self._scratch)
         return result
 
-    def _log(self, compared: ComparedFiles | None, waiting: Sequence[FileEntry]) -> MergeLog | None:
+    def _log_part(self, waiting: Sequence[FileEntry]) -> MergeLog | None:
         """Make the merge's part of the change log, or return None if the table has no change log."""
         options = self.table.rules.change_log
         if options is None:
             return None
         records = [file for file in self.inputs.consumed if file.kind is FileKind.DELTA]
         sorted_first = [file for file, _ in self.inputs.unsorted]
-        if compared is not None and compared.logs:
-            return MergeLog(self.table, options, records, (*sorted_first, *waiting, *compared.rows), self.resources, begins=False)
+        if self._compared is not None and self._compared.logs:
+            return MergeLog(self.table, options, records, (*sorted_first, *waiting, *self._compared.rows), self.resources, begins=False)
         rewrites = any(file.kind is not FileKind.DELTA for file in sorted_first)
         return MergeLog(self.table, options, records, None, self.resources, begins=rewrites or self.live.pending is not None)
 
-    def _history(self) -> HistoryMerge | None:
+    def _history_part(self) -> HistoryMerge | None:
         """Make the history's part of the merge, or return None if the table has no history. Say so if it had one."""
         table = self.table
         if table.rules.history_of(table.stream.id) is not None:
@@ -168,7 +171,7 @@ class Merge:
 
     def _has_time(self, size: int) -> bool:
         """Reserve the time to merge so many bytes. Return False, with a warning, if a sync does not have it."""
-        time, rate = self.resources.time, self.table.writer.merge_rate or USUAL_RATE
+        time, rate = self.resources.time, self.table.writer.chain.merge_rate or USUAL_RATE
         needed = timedelta(seconds=size / rate / self.resources.cores)
         if time is None or self.table.kept != NOTHING or time.reserve(needed):
             return True
@@ -192,16 +195,10 @@ class Merge:
             self.table.writer.measured(size / seconds)
         return ranges
 
-    def _tasks(
-        self,
-        plan: MergePlan,
-        log: MergeLog | None,
-        compared: ComparedFiles | None,
-        waited: Sequence[FileEntry],
-        history: HistoryMerge | None,
-    ) -> Iterator[MergeTask]:
+    def _tasks(self, plan: MergePlan, waited: Sequence[FileEntry]) -> Iterator[MergeTask]:
+        compared, log = self._compared, self._log
         if compared is None:
-            yield from (self._task(planned, plan.row_bytes, log, history) for planned in plan.ranges)
+            yield from (self._task(planned, plan.row_bytes) for planned in plan.ranges)
             return
         files = (*compared.rows, *compared.tombstones, *waited)
         rows = {file.key: file.rows for file in files}
@@ -210,23 +207,16 @@ class Merge:
         position = 0 if log is None else log.make_room(sum(most))
         for planned, sources, deletions in zip(plan.ranges, beside, most, strict=True):
             more = sum(source.size for source in sources) if compared.keeps else 0
-            task = self._task(replace(planned, bytes=planned.bytes + more), plan.row_bytes, log, history)
+            task = self._task(replace(planned, bytes=planned.bytes + more), plan.row_bytes)
             yield replace(task, sources=(*task.sources, *sources), refresh=refresh_of(self.table, compared, position))
             position += deletions
 
-    def _task(self, planned: PlannedRange, row_bytes: float, log: MergeLog | None, history: HistoryMerge | None) -> MergeTask:
-        form = self.form
+    def _task(self, planned: PlannedRange, row_bytes: float) -> MergeTask:
+        form, log, history = self.form, self._log, self._history
         expected = planned.rows * row_bytes
         # Rows may be larger than estimated and then need further files.
         files = file_count(max(expected, planned.bytes), form.target_file_bytes)
-        keys = tuple(
-            FileKeys(
-                self.table.final_key(),
-                self.table.state_key() if form.has_state else None,
-                None if history is None else history.version_key(),
-            )
-            for _ in range(2 * files + 1)
-        )
+        keys = tuple(self._keys() for _ in range(2 * files + 1))
         return MergeTask(
             low=planned.low,
             high=planned.high,
@@ -240,6 +230,10 @@ class Merge:
             log=None if log is None else log.task(len(keys), form.target_file_bytes),
             history=None if history is None else history.task(planned),
         )
+
+    def _keys(self) -> FileKeys:
+        final, state = self.table.final_key(), self.table.state_key() if self.form.has_state else None
+        return FileKeys(final, state, None if self._history is None else self._history.version_key())
 
     def _check_complete(self, ranges: Sequence[MergedRange], run_rows: int, table_rows: int) -> None:
         """Raise Bug, and drop all staged files, unless the tasks together read every row to merge exactly once."""
@@ -262,12 +256,12 @@ class Merge:
         key = self.table.tombstone_key()
         return (yield from Work(compact_tombstones, [CompactTask(sources, self.form, key, self.resources.task)], bytes_read).results())
 
-    def _logged(self, log: MergeLog | None, plan: MergePlan, ranges: Sequence[MergedRange]) -> Steps[LogGroup]:
-        if log is None:
+    def _logged(self, plan: MergePlan, ranges: Sequence[MergedRange]) -> Steps[LogGroup]:
+        if self._log is None:
             return NO_LOG
         replaced = {file.key for file in plan.replaced}
         kept = [rows if self.form.has_state else final for rows, final in self.inputs.table if rows.key not in replaced]
-        logged = yield from log.group([done.logged for done in ranges if done.logged is not None], kept, self.form)
+        logged = yield from self._log.group([done.logged for done in ranges if done.logged is not None], kept, self.form)
         self._scratch += logged.scratch
         return logged
 

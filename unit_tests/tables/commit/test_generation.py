@@ -101,7 +101,7 @@ def adopted_into(store: FakeStore, generation: int, disposition: WriteDispositio
         store.put(key, b"PAR1", {GENERATION_METADATA: number})
     table = replace(TABLE, adopt=lambda: earlier_files(store, PATTERN, TABLE.final_root, TABLE.table_id))
     made = TableWriter(store, table, Session(1, generation, STARTED, disposition), OrphanUploads(store, "lake/"))
-    made.read()
+    made.chain.read()
     made.open()
     return made
 

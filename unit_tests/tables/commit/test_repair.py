@@ -48,7 +48,7 @@ def dead_before_completing(store: FakeStore) -> TableWriter:
 
 def session(store: FakeStore, disposition: WriteDisposition, sync_id: int, generation_id: int) -> TableWriter:
     made = TableWriter(store, TABLE, Session(sync_id, generation_id, STARTED, disposition), OrphanUploads(store, "lake/"))
-    made.read()
+    made.chain.read()
     return made
 
 

@@ -64,7 +64,7 @@ def test_looking_for_files_to_adopt_costs_one_call_more_and_only_for_a_new_table
         table = replace(TABLE, adopt=lambda: [info.key for info in store.list("lake/users/old/")])
         dependencies = WriterDependencies(publishers=[SymlinkManifest("bucket")])
         made = TableWriter(store, table, Session(1, 0, STARTED), OrphanUploads(store, "lake/"), dependencies)
-        made.read()
+        made.chain.read()
         land(made, store, 0, 100)
         made.commit([FIRST])
         made.close()
@@ -238,7 +238,7 @@ def test_adopted_files_are_asked_for_once_when_the_table_is_seeded() -> None:
 
     for _ in range(2):
         made = TableWriter(store, replace(TABLE, adopt=adopt), Session(1, 0, STARTED), OrphanUploads(store, "lake/"))
-        made.read()
+        made.chain.read()
         made.open()
         assert made.live_files().adopted == ("lake/users/old.parquet",)
         made.close()
