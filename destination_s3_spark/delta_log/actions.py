@@ -147,8 +147,8 @@ _ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder(_Line)
 
 
-class MalformedCommit(Exception):
-    """The bytes are not a Delta commit."""
+class Malformed(Exception):
+    """The bytes are not a Delta commit, or not a checkpoint, or one with parts that this module does not read."""
 
 
 def encode_commit(actions: Iterable[Action]) -> bytes:
@@ -156,14 +156,14 @@ def encode_commit(actions: Iterable[Action]) -> bytes:
 
 
 def decode_commit(body: bytes) -> Iterator[Protocol | Metadata | Transaction | Remove | Add]:
-    """Yield the actions that decide what the table is. Raises MalformedCommit."""
+    """Yield the actions that decide what the table is. Raises Malformed."""
     for text in body.split(b"\n"):
         if not text.strip():
             continue
         try:
             line = _DECODER.decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise MalformedCommit(str(error)) from None
+            raise Malformed(str(error)) from None
         for action in (line.protocol, line.meta_data, line.txn, line.remove, line.add):
             if action is not UNSET:
                 yield action
@@ -177,10 +177,6 @@ class DeltaSnapshot:
     metadata: Metadata
     transactions: tuple[Transaction, ...]
     adds: tuple[Add, ...]
-
-
-class MalformedCheckpoint(Exception):
-    """The bytes are not a checkpoint, or one with parts that this module does not read."""
 
 
 def encode_checkpoint(contents: DeltaSnapshot) -> tuple[bytes, int]:
@@ -201,7 +197,7 @@ def encode_checkpoint(contents: DeltaSnapshot) -> tuple[bytes, int]:
 
 
 def decode_checkpoint(body: bytes) -> DeltaSnapshot:
-    """Return the contents of a checkpoint. Raises MalformedCheckpoint."""
+    """Return the contents of a checkpoint. Raises Malformed."""
     try:
         table = pq.read_table(pa.BufferReader(body))
         columns = {name: [row for row in table[name].to_pylist() if row is not None] for name in ("protocol", "metaData", "add")}
@@ -209,7 +205,7 @@ def decode_checkpoint(body: bytes) -> DeltaSnapshot:
         ((protocol,), (metadata,)) = columns["protocol"], columns["metaData"]
         # Other programs write the column even if there are none.
         if "sidecar" in table.column_names and table["sidecar"].null_count < table.num_rows:
-            raise MalformedCheckpoint("it has sidecar files")
+            raise Malformed("it has sidecar files")
         return DeltaSnapshot(
             Protocol(
                 protocol["minReaderVersion"],
@@ -228,7 +224,7 @@ def decode_checkpoint(body: bytes) -> DeltaSnapshot:
             tuple(map(_add, columns["add"])),
         )
     except (pa.ArrowException, KeyError, TypeError, ValueError) as error:
-        raise MalformedCheckpoint(f"{type(error).__name__}: {error}") from None
+        raise Malformed(f"{type(error).__name__}: {error}") from None
 
 
 def _add(row: Mapping[str, Any]) -> Add:

@@ -16,8 +16,7 @@ import msgspec
 from destination_s3_spark.delta_log.actions import (
     Add,
     DeltaSnapshot,
-    MalformedCheckpoint,
-    MalformedCommit,
+    Malformed,
     Metadata,
     Protocol,
     Remove,
@@ -130,7 +129,7 @@ class DeltaLog:
             return decode_checkpoint(self._store.get(self._checkpoint_key(version)))
         except ObjectNotFound:
             return None
-        except MalformedCheckpoint as error:
+        except Malformed as error:
             raise UnreadableLog(f"its checkpoint {version} cannot be read ({error})") from None
 
     def write_checkpoint(self, version: int, contents: DeltaSnapshot) -> None:
@@ -207,6 +206,6 @@ def _folded(version: int, commit: str, checkpoint: int | None, start: DeltaSnaps
                         adds.pop(path, None)
                     case Add(path=path):
                         adds[path] = action
-    except MalformedCommit as error:
+    except Malformed as error:
         raise UnreadableLog(f"a commit cannot be read ({error})") from None
     return DeltaState(version, commit, checkpoint, protocol, metadata, transactions, adds)

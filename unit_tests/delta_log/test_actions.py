@@ -10,7 +10,7 @@ from destination_s3_spark.delta_log.actions import (
     Action,
     Add,
     CommitInfo,
-    MalformedCommit,
+    Malformed,
     Metadata,
     Protocol,
     Remove,
@@ -91,5 +91,5 @@ def test_a_deletion_vector_is_noticed() -> None:
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b'{"add":{"path":1}}', b'{"txn":{}}', b"\xff", encode_commit([ADD])[:-9], b"[" * 200_000])
 def test_bytes_that_are_no_commit_are_refused(body: bytes) -> None:
-    with pytest.raises(MalformedCommit):
+    with pytest.raises(Malformed):
         list(decode_commit(body))

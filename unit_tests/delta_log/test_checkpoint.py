@@ -11,7 +11,7 @@ import pytest
 
 from destination_s3_spark.delta_log.actions import (
     DeltaSnapshot,
-    MalformedCheckpoint,
+    Malformed,
     Metadata,
     Protocol,
     Transaction,
@@ -95,11 +95,11 @@ def with_sidecar() -> bytes:
 
 @pytest.mark.parametrize("body", [b"", b"PAR1", encode_checkpoint(DeltaSnapshot(PROTOCOL, METADATA, (), ()))[0][:-20]])
 def test_a_torn_checkpoint_is_refused(body: bytes) -> None:
-    with pytest.raises(MalformedCheckpoint):
+    with pytest.raises(Malformed):
         decode_checkpoint(body)
 
 
 def test_a_checkpoint_with_parts_that_are_not_read_is_refused() -> None:
     for body in (without("protocol"), without("metaData"), without("add"), with_sidecar()):
-        with pytest.raises(MalformedCheckpoint):
+        with pytest.raises(Malformed):
             decode_checkpoint(body)

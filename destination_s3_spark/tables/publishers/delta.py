@@ -31,7 +31,7 @@ from destination_s3_spark.delta_log.actions import (
     Add,
     CommitInfo,
     DeltaSnapshot,
-    MalformedCommit,
+    Malformed,
     Metadata,
     Protocol,
     Remove,
@@ -202,7 +202,7 @@ class DeltaTable:
         try:
             body = DeltaLog(store, state.identity.final_root).newest_commit()
             actions = () if body is None else tuple(decode_commit(body))
-        except (UnreadableLog, MalformedCommit):
+        except (UnreadableLog, Malformed):
             return None
         of_table = (action for action in actions if isinstance(action, Transaction) and action.app_id == state.identity.table_id)
         return next((action.version for action in of_table), None)
@@ -387,9 +387,4 @@ def _warn_of_columns_left_out(state: TableState, left_out: Iterable[str]) -> Non
         )
 
 
-def _check(config: Config, store: ObjectStore, template: PathTemplate) -> None:  # noqa: ARG001
-    """Raise ConfigError if the format is not Parquet. The bucket is checked for all tables alike."""
-    _require_publishable(config, {}, template)
-
-
-DELTA = PublisherKind(_of_tables, _require_publishable, _check)
+DELTA = PublisherKind(_of_tables, _require_publishable, lambda config, _store, template: _require_publishable(config, {}, template))

@@ -99,10 +99,6 @@ class BeginsAnew(Protocol):
         """Withdraw the table with all metadata, so that `publish` makes it again. May be repeated. Raises NotPublished."""
 
 
-def nothing_to_check(config: Config, store: ObjectStore, template: PathTemplate) -> None:
-    """Accept a configuration whose publication needs the bucket alone."""
-
-
 @dataclass(frozen=True, slots=True)
 class ShownTable:
     """A table as readers outside the chain know it: that of a stream, or the history beside it.
@@ -159,8 +155,9 @@ class PublisherKind:
     require: Callable[[Config, Mapping[StreamId, str], PathTemplate], None]
     """Raises ConfigError if the user requests the publication for tables that cannot have it. Warns about tables without it. Takes the
     final roots of all known tables."""
-    check: Callable[[Config, ObjectStore, PathTemplate], None] = nothing_to_check
-    """Tries every call of a catalog that publishing needs, below the given bucket path. Raises SyncError, and leaves nothing behind."""
+    check: Callable[[Config, ObjectStore, PathTemplate], None] | None = None
+    """Tries every call of a catalog that publishing needs, below the given bucket path. Raises SyncError, and leaves nothing behind. None
+    if publishing needs the bucket alone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,4 +56,5 @@ def require_publishable(config: Config, roots: Mapping[StreamId, str], template:
 def check_publishers(config: Config, store: ObjectStore, template: PathTemplate) -> None:
     """Try the catalogs of all publishers that are on. Raises SyncError."""
     for kind in PUBLISHERS:
-        kind.check(config, store, template)
+        if kind.check is not None:
+            kind.check(config, store, template)

@@ -246,38 +246,36 @@ def _is_newer(table: Table, state: TableState) -> bool:
     return int(table.properties.get(BLOCK, "-1")) > state.sequence_number and table.properties.get(TIME, "") >= block_time(state)
 
 
+@dataclass(frozen=True, slots=True)
 class _Change:
     """The change of a table as loaded to a state of the chain."""
 
-    def __init__(self, table: Table, store: ObjectStore, place: Place, state: TableState, wanted: LiveTable) -> None:
-        self._table = table
-        self._store = store
-        self._place = place
-        self._state = state
-        self._schema = iceberg_schema(wanted.columns, wanted.ids)
-        self._files = wanted.files
-        self._waiting = wanted.waiting
-        self._partitioning = shown_partitioning(wanted.partitioning)
+    table: Table
+    store: ObjectStore
+    place: Place
+    state: TableState
+    wanted: LiveTable
 
     def commit(self) -> None:
         """Commit schema, files and properties at once. Raises pyiceberg's exceptions."""
-        transaction = self._table.transaction()
+        transaction = self.table.transaction()
         # A column cannot change while it divides the table.
-        adds_partitioning = remove_other(transaction, self._partitioning)
-        _evolve(transaction, self._schema)
-        if adds_partitioning and self._partitioning is not None:
-            add(transaction, self._partitioning)
+        partitioning = shown_partitioning(self.wanted.partitioning)
+        adds_partitioning = remove_other(transaction, partitioning)
+        _evolve(transaction, iceberg_schema(self.wanted.columns, self.wanted.ids))
+        if adds_partitioning and partitioning is not None:
+            add(transaction, partitioning)
         shown = self._change_files(transaction)
         properties = {
-            **self._place.settings(),
-            BLOCK: str(self._state.sequence_number),
-            TIME: block_time(self._state),
+            **self.place.settings(),
+            BLOCK: str(self.state.sequence_number),
+            TIME: block_time(self.state),
             SNAPSHOT: shown,
-            **self._waiting,
+            **self.wanted.waiting,
         }
-        now = self._table.properties
+        now = self.table.properties
         transaction.set_properties({name: value for name, value in properties.items() if now.get(name) != value})
-        if gone := [name for name in WAITING_PROPERTIES if name in now and name not in self._waiting]:
+        if gone := [name for name in WAITING_PROPERTIES if name in now and name not in self.wanted.waiting]:
             transaction.remove_properties(*gone)
         transaction.commit_transaction()
 
@@ -287,7 +285,7 @@ class _Change:
         This is a commit of its own, because a catalog may refuse it (Nessie does). Then the snapshots stay until the next publish. A crash
         after it leaves the manifests as orphans. It waits until one is twice as old, so that not every publish takes two commits.
         """
-        metadata = self._table.metadata
+        metadata = self.table.metadata
         if set(metadata.refs) - {MAIN_BRANCH}:
             return
         now = datetime.now(UTC)
@@ -296,7 +294,7 @@ class _Change:
         expired = [old for old in metadata.snapshots if old.timestamp_ms < oldest and old.snapshot_id not in heads]
         if not any(old.timestamp_ms < due for old in expired):
             return
-        transaction = self._table.transaction()
+        transaction = self.table.transaction()
         ExpireSnapshots(transaction).by_ids([snapshot.snapshot_id for snapshot in expired]).commit()
         transaction._stage((), (AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=metadata.current_snapshot_id),))
         with suppress(CommitFailedException, NoSuchTableError, RESTError, FileNotFoundError):
@@ -305,28 +303,28 @@ class _Change:
 
     def _delete_manifests(self, expired: Sequence[Snapshot]) -> None:
         """Delete the manifests that none but these snapshots has. Raises FileNotFoundError if one that is to be read is gone."""
-        io = self._table.io
-        remaining = self._table.metadata.snapshots
+        io = self.table.io
+        remaining = self.table.metadata.snapshots
         # A manifest that the oldest remaining snapshot does not have is in none of the later ones.
         kept = {manifest.manifest_path for manifest in min(remaining, key=lambda snapshot: snapshot.timestamp_ms).manifests(io)}
         gone = {manifest.manifest_path for snapshot in expired for manifest in snapshot.manifests(io)} - kept
         lists = {snapshot.manifest_list for snapshot in expired}
-        bucket = f"{self._place.metadata}/"
+        bucket = f"{self.place.metadata}/"
         folder = bucket.partition("://")[2].partition("/")[2]
         names = {path.removeprefix(bucket) for path in gone | lists if path.startswith(bucket)}
-        self._store.delete(sorted(folder + name for name in names if "/" not in name))
+        self.store.delete(sorted(folder + name for name in names if "/" not in name))
 
     def _change_files(self, transaction: Transaction) -> str:
         """Stage a snapshot with the difference of the files. Return the id of the snapshot that the table will have."""
-        current = self._table.current_snapshot()
-        manifests = [] if current is None else current.manifests(self._table.io)
+        current = self.table.current_snapshot()
+        manifests = [] if current is None else current.manifests(self.table.io)
         now = {file.file_path: file for file in self._listed(manifests)}
-        replaced = [file for path, file in now.items() if not _is_same(file, self._files.get(path))]
+        replaced = [file for path, file in now.items() if not _is_same(file, self.wanted.files.get(path))]
         kept = now.keys() - {file.file_path for file in replaced}
         metadata = transaction.table_metadata
         schema, spec_id = metadata.schema(), metadata.default_spec_id
-        new = {path: entry for path, entry in self._files.items() if path not in kept}
-        described = with_statistics(new.values(), self._store, ExecutorFactory.get_or_create().map)
+        new = {path: entry for path, entry in self.wanted.files.items() if path not in kept}
+        described = with_statistics(new.values(), self.store, ExecutorFactory.get_or_create().map)
         added = [self._data_file(path, entry, schema, spec_id) for path, entry in zip(new, described, strict=True)]
         foreign_deletes = any(manifest.content is ManifestContent.DELETES for manifest in manifests)
         if not (replaced or added or foreign_deletes):
@@ -337,8 +335,8 @@ class _Change:
             # Readers of what is new read appends alone, and stop at overwrites or skip them.
             Operation.OVERWRITE if replaced or foreign_deletes else Operation.APPEND,
             transaction,
-            self._table.io,
-            snapshot_properties={OWNER: self._place.owner, BLOCK: str(self._state.sequence_number)},
+            self.table.io,
+            snapshot_properties={OWNER: self.place.owner, BLOCK: str(self.state.sequence_number)},
         )
         for file in replaced:
             producer.delete_data_file(file)
@@ -350,7 +348,7 @@ class _Change:
     def _listed(self, manifests: Iterable[ManifestFile]) -> list[DataFile]:
         data = [manifest for manifest in manifests if manifest.content is ManifestContent.DATA]
         read = ExecutorFactory.get_or_create().map(
-            lambda manifest: manifest.fetch_manifest_entry(self._table.io, discard_deleted=True), data
+            lambda manifest: manifest.fetch_manifest_entry(self.table.io, discard_deleted=True), data
         )
         return [entry.data_file for entries in read for entry in entries]
 
@@ -359,7 +357,7 @@ class _Change:
             content=DataFileContent.DATA,
             file_path=path,
             file_format=FileFormat.PARQUET,
-            partition=partition_record(self._partitioning, entry.partition),
+            partition=partition_record(shown_partitioning(self.wanted.partitioning), entry.partition),
             record_count=entry.rows,
             file_size_in_bytes=entry.bytes,
             **metrics(schema, entry.statistics, entry.rows).arguments(),
