@@ -240,14 +240,6 @@ def _add(row: Mapping[str, Any]) -> Add:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionColumn:
-    """A column whose value is the same in all rows of a file. `type` is Delta's name of its type."""
-
-    name: str
-    type: str
-
-
-@dataclass(frozen=True, slots=True)
 class DeltaColumns:
     """The text of `schemaString`, and the dotted paths of columns and members that it leaves out.
 
@@ -260,17 +252,18 @@ class DeltaColumns:
     partly_bounded: tuple[str, ...]
 
 
-def delta_columns(fields: Sequence[Field], partition: PartitionColumn | None = None) -> DeltaColumns:
+def delta_columns(fields: Sequence[Field], partition: tuple[str, str] | None = None) -> DeltaColumns:
     """Convert the columns of the files. All become nullable, because adopted files may hold nulls anywhere.
 
-    A partition column comes last. The files do not have it, and it has no statistics.
+    `partition`: the name and Delta's type of a column whose value is the same in all rows of a file. It comes last. The files do not have
+    it, and it has no statistics.
     """
     left_out: list[str] = []
     columns = _members(fields, "", left_out)
     partly = tuple(field.name for field in fields if _is_partly_bounded(field.type))
     names = tuple(column["name"] for column in columns)
     if partition is not None:
-        columns.append({"name": partition.name, "type": partition.type, "nullable": True, "metadata": {}})
+        columns.append({"name": partition[0], "type": partition[1], "nullable": True, "metadata": {}})
     return DeltaColumns(msgspec.json.encode({"type": "struct", "fields": columns}).decode(), tuple(left_out), names, partly)
 
 

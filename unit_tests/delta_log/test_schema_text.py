@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import Schema
 
-from destination_s3_spark.delta_log.actions import PartitionColumn, delta_columns
+from destination_s3_spark.delta_log.actions import delta_columns
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Field
 from destination_s3_spark.schema.arrow import arrow_type
 from destination_s3_spark.schema.encodings import has_time
@@ -19,7 +19,7 @@ from unit_tests.schema.of_arrow import fields_of
 CLOCK = pa.time64("us")
 
 
-def fields(schema: pa.Schema, partition: PartitionColumn | None = None) -> list[dict[str, Any]]:
+def fields(schema: pa.Schema, partition: tuple[str, str] | None = None) -> list[dict[str, Any]]:
     found: dict[str, Any] = json.loads(delta_columns(fields_of(schema), partition).schema_string)
     assert found["type"] == "struct"
     return list(found["fields"])
@@ -75,7 +75,7 @@ def test_structs_with_lists_are_partly_bounded() -> None:
 
 
 def test_a_partition_column_comes_last_and_has_no_statistics() -> None:
-    found = delta_columns(fields_of(pa.schema([("id", pa.int64())])), PartitionColumn("at_day", "date"))
+    found = delta_columns(fields_of(pa.schema([("id", pa.int64())])), ("at_day", "date"))
     assert [field["name"] for field in json.loads(found.schema_string)["fields"]] == ["id", "at_day"]
     assert found.names == ("id",)
 

@@ -32,11 +32,6 @@ class JoinTask:
     s3: S3Settings
 
 
-@dataclass(frozen=True, slots=True)
-class NotJoined:
-    reason: str
-
-
 def joined_in_store(group: Group, key: str, store: ObjectStore) -> FileEntry | None:
     """Stage a Parquet file of all pages of the files, copied inside the store. Return None if a Spark task has to join the files.
 
@@ -63,7 +58,7 @@ def joined_in_store(group: Group, key: str, store: ObjectStore) -> FileEntry | N
     return _in_place_of(group, FileEntry.staged(group[0].kind, upload, written))
 
 
-def join_files(task: JoinTask) -> FileEntry | NotJoined:
+def join_files(task: JoinTask) -> FileEntry | str:
     """Stage one file with the rows of all files, or return why that failed. Nothing stays staged then.
 
     An error is returned and not raised, because the other tasks of the job have staged files that must not be forgotten.
@@ -71,12 +66,12 @@ def join_files(task: JoinTask) -> FileEntry | NotJoined:
     try:
         return _joined(task)
     except SyncError as error:
-        return NotJoined(f"{type(error).__name__}: {error}")
+        return f"{type(error).__name__}: {error}"
     except Exception as error:  # noqa: BLE001 (what a damaged file raises depends on its format, and no row needs the joined file)
-        return NotJoined(f"one of the files from '{task.group[0].key}' on cannot be read ({type(error).__name__})")
+        return f"one of the files from '{task.group[0].key}' on cannot be read ({type(error).__name__})"
 
 
-def _joined(task: JoinTask) -> FileEntry | NotJoined:
+def _joined(task: JoinTask) -> FileEntry | str:
     rows = sum(file.rows for file in task.group)
     try:
         sink = StagedFileSink(task.s3, task.key, generation_metadata(task.group[0].generation_id))
@@ -88,7 +83,7 @@ def _joined(task: JoinTask) -> FileEntry | NotJoined:
                 raise Bug(f"Files of {rows} rows were joined as {written.rows} rows; nothing was changed.")
             return _in_place_of(task.group, joined.stage())
     except DifferentColumns:
-        return NotJoined(f"the columns of the files from '{task.group[0].key}' on differ")
+        return f"the columns of the files from '{task.group[0].key}' on differ"
     except ObjectNotFound as gone:
         with present(str(gone), task.s3):
             raise

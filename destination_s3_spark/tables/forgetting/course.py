@@ -5,6 +5,7 @@ Rows are looked for in every file that the chain names; what it does not name an
 
 from __future__ import annotations
 
+import dataclasses
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,7 +39,7 @@ from destination_s3_spark.tables.forgetting.search import (
     search,
     search_sorted,
 )
-from destination_s3_spark.tables.forgetting.wanted import ByKeys, Either, Wanted
+from destination_s3_spark.tables.forgetting.wanted import ByKeys, Wanted
 from destination_s3_spark.tables.merge.task import form_of_deletions
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.runs.keys import KeySpec, keys_of, lower, upper
@@ -51,7 +52,7 @@ from destination_s3_spark.tables.updates.merged import table_format
 from destination_s3_spark.tables.updates.resources import Resources
 from destination_s3_spark.tables.updates.steps import Steps, Update, Work
 
-Meaning: TypeAlias = Callable[[FileEntry], Wanted | Either | None]
+Meaning: TypeAlias = Callable[[FileEntry], Wanted | None]
 """Returns which rows are looked for in a file, None for a file that cannot have them."""
 
 
@@ -146,14 +147,14 @@ class Forgetting:
         yield from self.log.searched(None if isinstance(wanted, ByKeys) else wanted, self.keys)
         return None
 
-    def meant(self, file: FileEntry) -> Wanted | Either | None:
+    def meant(self, file: FileEntry) -> Wanted | None:
         """Return which rows of a file that is read whole are to be forgotten, or None if it has none."""
         if self.keys is None:
             return self.wanted
         keys = self.keys if self.keys.keys and self._has_key(file) else None
         if file.kind not in HISTORY_KINDS or isinstance(self.wanted, ByKeys):
             return keys
-        return self.wanted if keys is None else Either(keys, self.wanted)
+        return self.wanted if keys is None else dataclasses.replace(keys, other=self.wanted)
 
     def _has_key(self, file: FileEntry) -> bool:
         """Tell whether the rows of a file have today's key. A history of another key may lack its columns."""

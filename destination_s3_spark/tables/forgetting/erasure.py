@@ -15,7 +15,7 @@ from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.storage.ranged import opened, present
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
-from destination_s3_spark.tables.forgetting.wanted import Either, Wanted, is_one_of
+from destination_s3_spark.tables.forgetting.wanted import Wanted, is_one_of
 from destination_s3_spark.tables.history.form import version_columns, version_form
 from destination_s3_spark.tables.merge.task import LiveFile, form_of_deletions
 from destination_s3_spark.tables.runs.keys import KEY
@@ -60,7 +60,7 @@ class EraseTask:
     """
 
     stored: Source
-    wanted: Wanted | Either
+    wanted: Wanted
     rows: int
     key: str
     options: ParquetOptions

@@ -38,7 +38,7 @@ from destination_s3_spark.tables.runs.keys import key_column
 from destination_s3_spark.tables.staged.staged_file import StagedFile
 from destination_s3_spark.tables.stored.foreign import record_line
 
-EVENTS_AT_ONCE = 4_096
+IMAGES_AT_ONCE = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +100,10 @@ def search_log(task: LogSearchTask) -> LogHits:
     """Find keys of rows. Raises DataError for a file that is gone or damaged, ConfigError or TransientError."""
     in_log, of_table = set[bytes](), set[bytes]()
     with _opened(task.file) as source:
-        found_rows = _rows(task.file.manifest, source)
-        while rows := list(islice(found_rows, EVENTS_AT_ONCE)):
-            images = [(row.key, image) for row in rows for image in row.images]
-            found, keys = _matches(task, [image for _, image in images])
-            in_log.update(images[at][0] for at in found)
+        images = _images(task.file.manifest, source)
+        while some := list(islice(images, IMAGES_AT_ONCE)):
+            found, keys = _matches(task, [image for _, _, image in some])
+            in_log.update(some[at][1] for at in found)
             of_table.update(keys)
     return LogHits(frozenset(in_log), frozenset(of_table))
 
@@ -112,15 +111,15 @@ def search_log(task: LogSearchTask) -> LogHits:
 def find_places(task: LogPlacesTask) -> frozenset[int]:
     """Return the positions of the rows of the keys in the file. Raises as `search_log`."""
     with _opened(task.file) as source:
-        return frozenset(place for place, row in enumerate(_rows(task.file.manifest, source)) if row.key in task.keys)
+        return frozenset(place for place, key, _ in _images(task.file.manifest, source) if key in task.keys)
 
 
 def collect_from_log(task: LogValuesTask) -> ReferencedValues:
     """Collect the values that the rows have before and after each change. Raises as `search_log`."""
     values: ReferencedValues = {}
     with _opened(task.file) as source:
-        images = (image for place, row in enumerate(_rows(task.file.manifest, source)) if place in task.places for image in row.images)
-        while some := list(islice(images, EVENTS_AT_ONCE)):
+        images = (image for place, _, image in _images(task.file.manifest, source) if place in task.places)
+        while some := list(islice(images, IMAGES_AT_ONCE)):
             add_values(values, task.columns, _typed(some, task.plan))
     return values
 
@@ -174,21 +173,15 @@ def _opened(file: LoggedFile) -> Iterator[RangedFile]:
             raise DataError(f"The file {file.key} of a change log is damaged ({type(error).__name__}). Nothing was changed.") from error
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """An event or a row: the text of its key, and what it shows of the row before and after."""
-
-    key: bytes
-    images: tuple[Values, ...]
-
-
-def _rows(manifest: Manifest, source: RangedFile) -> Iterator[_Row]:
-    for event in read_events(manifest, source):
+def _images(manifest: Manifest, source: RangedFile) -> Iterator[tuple[int, bytes, Values]]:
+    """Yield what each event or row shows of the row before and after, with its position in the file and the text of its key."""
+    for place, event in enumerate(read_events(manifest, source)):
         of_row = event.of_key(manifest.primary_key)
-        images = [{**of_row, **event.old}] if event.old else []
+        key = _text(list(of_row.values()))
+        if event.old:
+            yield place, key, {**of_row, **event.old}
         if event.new:
-            images.append({**event.old, **event.new})
-        yield _Row(_text(list(of_row.values())), tuple(images))
+            yield place, key, {**event.old, **event.new}
 
 
 def _typed(images: Sequence[Values], plan: RowPlan) -> pa.RecordBatch:

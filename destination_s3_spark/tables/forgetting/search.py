@@ -14,7 +14,7 @@ from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.arrow import contiguous
 from destination_s3_spark.storage.ranged import opened, present
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.tables.forgetting.wanted import Either, Wanted, is_one_of
+from destination_s3_spark.tables.forgetting.wanted import Wanted, is_one_of
 from destination_s3_spark.tables.runs.keys import KEY, KeySpec, after, is_unfit, key_column
 from destination_s3_spark.tables.runs.sorted_file import MergeForm, SortedFile
 from destination_s3_spark.tables.stored.foreign import Source
@@ -34,7 +34,7 @@ class SearchTask:
     """A file that is read whole. `spec`: of the keys to return."""
 
     stored: Source
-    wanted: Wanted | Either
+    wanted: Wanted
     spec: KeySpec | None
     s3: S3Settings
 
@@ -91,7 +91,7 @@ class CollectTask:
     """A file with rows to forget, and the columns whose values are collected, those that belong together in one tuple."""
 
     stored: Source
-    wanted: Wanted | Either
+    wanted: Wanted
     columns: Sequence[tuple[Field, ...]]
     s3: S3Settings
 

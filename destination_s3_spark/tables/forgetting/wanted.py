@@ -86,22 +86,15 @@ class ByValues:
 
 @dataclass(frozen=True, slots=True)
 class ByKeys:
-    """Rows with one of these keys, encoded as those of a table."""
+    """Rows with one of these keys, encoded as those of a table, or with other values."""
 
     spec: KeySpec
     keys: frozenset[bytes]
+    other: ByValues | None = None
 
     def mask(self, rows: pa.RecordBatch) -> pa.BooleanArray:
-        return is_one_of(key_column(rows, self.spec), self.keys)
-
-
-@dataclass(frozen=True, slots=True)
-class Either:
-    one: ByKeys
-    other: ByValues
-
-    def mask(self, rows: pa.RecordBatch) -> pa.BooleanArray:
-        return pc.or_(self.one.mask(rows), self.other.mask(rows))
+        found = is_one_of(key_column(rows, self.spec), self.keys)
+        return found if self.other is None else pc.or_(found, self.other.mask(rows))
 
 
 Wanted: TypeAlias = ByValues | ByKeys

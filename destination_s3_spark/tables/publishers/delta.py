@@ -229,7 +229,7 @@ class DeltaTable:
         table_id = str(uuid5(NAMESPACE_URL, f"{identity.final_root}#{identity.table_id}"))
         files = {file.key.removeprefix(root): file for file in _published_files(live)}
         properties = CONFIGURATION | configuration(columns, files.values()) | waiting_properties(state.contents, self.merge_rule)
-        metadata = Metadata(table_id, columns.schema_string, [] if partition is None else [partition.name], properties)
+        metadata = Metadata(table_id, columns.schema_string, [] if partition is None else [partition[0]], properties)
         time, last_data = _millis(state.system_time), state.last_data or 0
         return _Target(state.sequence_number, time, last_data, metadata, stored, columns.left_out, files, partitioning)
 

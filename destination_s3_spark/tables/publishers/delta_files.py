@@ -16,7 +16,7 @@ import pyarrow as pa
 from msgspec import structs
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
-from destination_s3_spark.delta_log.actions import Add, DeltaColumns, PartitionColumn
+from destination_s3_spark.delta_log.actions import Add, DeltaColumns
 from destination_s3_spark.formats.file_statistics import NO_BOUND, UNBOUNDED, FileStatistics, unbounded_columns
 from destination_s3_spark.formats.parquet_statistics import completed, footer_statistics
 from destination_s3_spark.schema.airbyte_type import Scalar
@@ -167,9 +167,9 @@ def _bounded(tree: Mapping[str, object]) -> dict[str, object]:
     return {name: _bounded(of) if isinstance(of, dict) else of for name, of in tree.items() if of is not NO_BOUND}
 
 
-def partition_column(partitioning: Partitioning) -> PartitionColumn:
-    """Return the column. Its type is the one that readers of the folders would infer."""
-    return PartitionColumn(partitioning.spec.name, _type(partitioning))
+def partition_column(partitioning: Partitioning) -> tuple[str, str]:
+    """Return the name and the type of the column. The type is the one that readers of the folders would infer."""
+    return partitioning.spec.name, _type(partitioning)
 
 
 def partition_values(partitioning: Partitioning | None, file: FileEntry) -> dict[str, str | None]:

@@ -16,7 +16,7 @@ from destination_s3_spark.storage.object_store import ObjectNotFound
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.commit.batch import CommitResult
 from destination_s3_spark.tables.compaction.groups import Group, groups
-from destination_s3_spark.tables.compaction.join import JoinTask, NotJoined, join_files, joined_in_store
+from destination_s3_spark.tables.compaction.join import JoinTask, join_files, joined_in_store
 from destination_s3_spark.tables.configured import RAW_PARQUET
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.updates.resources import Resources
@@ -90,8 +90,8 @@ def _made(table: OpenTable, joins: Sequence[JoinTask]) -> Steps[Mapping[str, Fil
             _warn(table, f"{type(error).__name__}: {error}")
             return made
         for task, file in zip(tasks, done, strict=True):
-            if isinstance(file, NotJoined):
-                _warn(table, file.reason)
+            if isinstance(file, str):
+                _warn(table, file)
             else:
                 made[task.key] = file
     return made

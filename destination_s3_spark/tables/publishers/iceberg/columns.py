@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import decimal
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
 from datetime import date, datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR
 from itertools import islice
@@ -95,34 +94,23 @@ def _type(of: AirbyteType, ids: Iterator[int]) -> IcebergType:  # noqa: C901 (on
             return ListType(element_id=number, element=_type(items, ids), element_required=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Metrics:
-    """Counts and bounds of a file's columns by field id. The names are those of Iceberg's data files."""
+def metrics(schema: Schema, statistics: FileStatistics | None, rows: int) -> dict[str, Any]:
+    """Return counts and bounds of a file's columns by field id, as the arguments of an Iceberg data file.
 
-    value_counts: dict[int, int] = field(default_factory=dict)
-    null_value_counts: dict[int, int] = field(default_factory=dict)
-    lower_bounds: dict[int, bytes] = field(default_factory=dict)
-    upper_bounds: dict[int, bytes] = field(default_factory=dict)
-
-    def arguments(self) -> dict[str, Any]:
-        """Return the arguments of a data file. A file without statistics has none, so that readers take them for unknown."""
-        return {name: by_id for name, by_id in asdict(self).items() if by_id}
-
-
-def metrics(schema: Schema, statistics: FileStatistics | None, rows: int) -> Metrics:
-    """Return the metrics of a file with these statistics in a table with this schema."""
-    found = Metrics()
+    A file without statistics has none, so that readers take them for unknown.
+    """
+    found: dict[str, dict[int, Any]] = {}
     if statistics is None:
         return found
     for number, kind, path in _leaves(schema.fields, ()):
         nulls = of_member(statistics.nulls, path)
         if nulls is None:
             continue
-        found.value_counts[number], found.null_value_counts[number] = rows, nulls
-        for bounds, tree, upper in ((found.lower_bounds, statistics.min, False), (found.upper_bounds, statistics.max, True)):
+        found.setdefault("value_counts", {})[number], found.setdefault("null_value_counts", {})[number] = rows, nulls
+        for name, tree in (("lower_bounds", statistics.min), ("upper_bounds", statistics.max)):
             bound = of_member(tree, path)
             if bound is not None:
-                bounds[number] = to_bytes(kind, _value(kind, bound, upper=upper))
+                found.setdefault(name, {})[number] = to_bytes(kind, _value(kind, bound, upper=name == "upper_bounds"))
     return found
 
 

@@ -360,7 +360,7 @@ class _Change:
             partition=partition_record(shown_partitioning(self.wanted.partitioning), entry.partition),
             record_count=entry.rows,
             file_size_in_bytes=entry.bytes,
-            **metrics(schema, entry.statistics, entry.rows).arguments(),
+            **metrics(schema, entry.statistics, entry.rows),
         )
         file.spec_id = spec_id
         return file

@@ -40,7 +40,7 @@ from destination_s3_spark.formats.parquet_statistics import footer_statistics
 from destination_s3_spark.schema.field_ids import first_ids
 from destination_s3_spark.tables.publishers.iceberg import columns as iceberg_columns
 from destination_s3_spark.tables.publishers.iceberg import table as iceberg_table
-from destination_s3_spark.tables.publishers.iceberg.columns import Metrics, metrics
+from destination_s3_spark.tables.publishers.iceberg.columns import metrics
 from unit_tests.examples import examples
 from unit_tests.schema.of_arrow import fields_of
 from unit_tests.tables.publishers.iceberg.lake import MICROS, Lake
@@ -54,7 +54,7 @@ def iceberg_schema(columns: pa.Schema) -> Schema:
     return iceberg_columns.iceberg_schema(fields_of(columns), first_ids(columns))
 
 
-def described(kind: pa.DataType, values: Sequence[Any]) -> Metrics:
+def described(kind: pa.DataType, values: Sequence[Any]) -> dict[str, Any]:
     """Metrics of a Parquet file with one column, by way of the chain's JSON."""
     columns = pa.schema([("c", kind)])
     body = BytesIO()
@@ -64,10 +64,10 @@ def described(kind: pa.DataType, values: Sequence[Any]) -> Metrics:
     return metrics(iceberg_schema(columns), recorded, len(values))
 
 
-def bounds(kind: pa.DataType, found: Metrics) -> tuple[Any, Any]:
+def bounds(kind: pa.DataType, found: dict[str, Any]) -> tuple[Any, Any]:
     typed = iceberg_schema(pa.schema([("c", kind)])).find_type("c")
     assert isinstance(typed, PrimitiveType)
-    return from_bytes(typed, found.lower_bounds[1]), from_bytes(typed, found.upper_bounds[1])
+    return from_bytes(typed, found["lower_bounds"][1]), from_bytes(typed, found["upper_bounds"][1])
 
 
 @pytest.mark.parametrize(
@@ -98,20 +98,20 @@ def test_zeros_of_both_signs_lie_between_the_bounds() -> None:
 
 def test_a_column_without_values_has_counts_alone() -> None:
     found = described(pa.int64(), [None, None])
-    assert found == Metrics({1: 2}, {1: 2}, {}, {})
-    assert found.arguments() == {"value_counts": {1: 2}, "null_value_counts": {1: 2}}
+    assert found == {"value_counts": {1: 2}, "null_value_counts": {1: 2}}
 
 
 @pytest.mark.parametrize("statistics", [None, UNBOUNDED])
 def test_a_file_without_statistics_has_no_metrics(statistics: FileStatistics | None) -> None:
-    assert metrics(iceberg_schema(pa.schema([("c", pa.int64())])), statistics, 3).arguments() == {}
+    assert metrics(iceberg_schema(pa.schema([("c", pa.int64())])), statistics, 3) == {}
 
 
 def test_columns_and_members_that_the_file_lacks_are_unknown() -> None:
     columns = pa.schema([("a", pa.int64()), ("s.z", pa.int64()), ("s", pa.struct([("x", pa.string()), ("y", pa.int64())]))])
     found = metrics(iceberg_schema(columns), FileStatistics({"s": {"x": "m"}}, {"s": {"x": "n"}}, {"s": {"x": 1}}), 3)
     member = iceberg_schema(columns).find_field("s.x").field_id
-    assert found == Metrics({member: 3}, {member: 1}, {member: b"m"}, {member: b"n"})
+    bounds = {"lower_bounds": {member: b"m"}, "upper_bounds": {member: b"n"}}
+    assert found == {"value_counts": {member: 3}, "null_value_counts": {member: 1}, **bounds}
 
 
 COMPARISONS: Sequence[tuple[Any, Callable[[Any, Any], Any]]] = [
@@ -147,7 +147,7 @@ def columns(draw: Callable[..., Any]) -> tuple[pa.DataType, list[Any], Any]:
 def test_a_file_with_a_row_is_never_skipped(column: tuple[pa.DataType, list[Any], Any]) -> None:
     kind, values, wanted = column
     schema = iceberg_schema(pa.schema([("c", kind)]))
-    file = DataFile.from_args(record_count=len(values), **described(kind, values).arguments())
+    file = DataFile.from_args(record_count=len(values), **described(kind, values))
 
     def opened(condition: BooleanExpression) -> bool:
         return _InclusiveMetricsEvaluator(schema, condition).eval(file)
