@@ -202,19 +202,18 @@ def _set_schema(state: TableState, number: int, event: SetDataSchema) -> TableSt
         raise InvalidChain(Rule.SCHEMA_ID, f"{event.schema_id} after {state.schema_id}")
     blocks = (*state.schema_blocks, (event.schema_id, number))
     types_since = event.schema_id if event.retypes else state.types_since
-    contents = replace(state.contents, earlier_schema=_earlier_schema(state, event))
+    contents = replace(state.contents, earlier_schema=_earlier_schema(state))
     if state.schema is not None and SetDataSchema(state.schema).column_rules != event.column_rules:
         rows_from = contents.next_offset if contents.empty else contents.rows_from
         contents = replace(contents, rules_from=contents.next_offset, rows_from=rows_from)
     return replace(state, schema=event.schema, types_since=types_since, schema_blocks=blocks, contents=contents)
 
 
-def _earlier_schema(state: TableState, event: SetDataSchema) -> EarlierSchema | None:
+def _earlier_schema(state: TableState) -> EarlierSchema | None:
     contents = state.contents
-    if contents.pending is None:
+    if contents.pending is None or state.schema_id is None:
         return None
-    changes_rows_to_be_replaced = event.retypes and state.schema_id is not None and contents.earlier_schema is None
-    return EarlierSchema(state.schema_id or 0) if changes_rows_to_be_replaced else contents.earlier_schema
+    return contents.earlier_schema or EarlierSchema(state.schema_id)
 
 
 def _bar(state: TableState, number: int, event: BarKeys) -> TableState:

@@ -271,6 +271,26 @@ class Chain:
             raise self._damaged(f"schema {min(missing)} is missing")
         return {schema_id: found[schema_id] for schema_id in ids}
 
+    def schema_at(self, schema_id: int) -> tuple[dict[str, Any], int]:
+        """Return the payload of a schema, and the id of the last schema up to it that changed a type in place, 0 for none.
+
+        Sends one GET per schema of the table.
+        """
+        events = [event for block in self.schema_history() if isinstance(event := block.event, SetDataSchema)]
+        payload = next(event.schema for event in events if event.schema_id == schema_id)
+        return payload, max((event.schema_id for event in events if event.retypes and event.schema_id <= schema_id), default=0)
+
+    def state_of_rows(self, *, without_pending: bool = False) -> TableState:
+        """Return the state with the schema of the table's rows, if a generation that was given up has recorded another, with `schema_at`.
+
+        `without_pending`: whether the pending generation, if there is one, counts as given up.
+        """
+        head, earlier = self.head, self.head.contents.earlier_schema
+        if earlier is None or not head.contents.has_earlier_schema(without_pending=without_pending):
+            return head
+        payload, types_since = self.schema_at(earlier.schema_id)
+        return replace(head, schema=payload, types_since=types_since)
+
     def barred(self) -> BarKeys | None:
         """Return the barred keys of the table, with one GET if there are any. Raises DataError when they are missing."""
         mark = self.head.barred

@@ -107,7 +107,7 @@ class BarredMark(Struct, frozen=True):
 
 
 class EarlierSchema(Struct, frozen=True, rename="camel"):
-    """The schema of the table's rows, if a generation that was to replace them has changed types of its columns in place.
+    """The schema of the table's rows, if a generation that was to replace them has recorded another.
 
     `joined`: whether rows of such a generation were added to them instead.
     """
@@ -185,6 +185,15 @@ class Contents(Struct, frozen=True, rename="camel"):
     def empty(self) -> bool:
         """Whether the table has no files at all, except for versions of rows that it had."""
         return not self.adopted and not any(counters.files for kind, counters in self.held.items() if FileKind(kind) not in HISTORY_KINDS)
+
+    def has_earlier_schema(self, *, without_pending: bool = False) -> bool:
+        """Tell whether the table's rows have `earlier_schema`, because the generation that recorded another was given up.
+
+        `without_pending`: whether the pending generation, if there is one, counts as given up. Its rows are then added to the table.
+        """
+        if self.earlier_schema is None or self.earlier_schema.joined:
+            return False
+        return self.pending is None or (without_pending and (self.pending.held_back or not self.pending_rows))
 
     @property
     def kept_keys(self) -> frozenset[str]:

@@ -333,7 +333,7 @@ def merge(config_path: str, name: str | None, namespace: str | None, *, take_ove
 def _waits(factory: TableFactory, found: FoundTable) -> bool:
     """Tell whether the table has runs to merge, or a merge to finish. Writes nothing. Raises TransientError if it is left to a sync."""
     chain = factory.read_chain(found)
-    state = chain.head
+    state = chain.state_of_rows()
     is_deduplicated = (state.schema or {}).get("mode") == DestinationSyncMode.APPEND_DEDUP.value
     if not is_deduplicated or not (state.contents.files(FileKind.DELTA) or state.unsettled):
         return False

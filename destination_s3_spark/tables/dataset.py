@@ -13,7 +13,6 @@ import pyarrow.dataset as ds
 from msgspec.structs import replace
 from pyarrow.fs import S3FileSystem
 
-from destination_s3_spark.chain.events import SetDataSchema
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.log import Chain
@@ -108,13 +107,11 @@ def _merge_on_read(
 
     While a refresh runs, or other types are recorded of which no row has come, the table is that of the newest schema among its files.
     """
-    state = chain.head
     newest = max(file.schema_id or 0 for file in live.of(FileKind.FINAL, FileKind.STATE, FileKind.DELTA))
+    state = chain.state_of_rows()
     payload, types_since = state.schema or {}, state.types_since
     if refreshed or newest < types_since:
-        history = [event for block in chain.schema_history() if isinstance(event := block.event, SetDataSchema)]
-        payload = next(event.schema for event in history if event.schema_id == newest)
-        types_since = max((event.schema_id for event in history if event.retypes and event.schema_id <= newest), default=0)
+        payload, types_since = chain.schema_at(newest)
     factory = dataclasses.replace(table_factory(config), map_files=in_parallel)
     return MergeOnRead.of(factory.of_chain(chain, payload), from_event(payload), types_since, live, everything, s3)
 

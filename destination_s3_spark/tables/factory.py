@@ -113,12 +113,9 @@ class TableFactory:
         Raises ConfigError if there is none yet.
         """
         chain = self.read_chain(found)
-        schema, contents = chain.head.schema, chain.head.contents
+        schema = chain.state_of_rows(without_pending=disposition is WriteDisposition.DISCARD).schema
         if schema is None:
             raise without_schema(found.stream)
-        earlier = contents.earlier_schema
-        if earlier is not None and not earlier.joined and (contents.pending is None or disposition is WriteDisposition.DISCARD):
-            schema = chain.schemas([earlier.schema_id])[earlier.schema_id]
         return self.of_chain(chain, schema, publishers, disposition)
 
     def of_chain(

@@ -107,7 +107,7 @@ class StreamTable:
         apart later, or changes a column's type, because a refresh makes values null that do not fit. It is published before another
         refresh begins, which may not end.
         """
-        state = self.writer.state
+        state = self._recorded()
         if state is None or state.schema is None:
             return None
         pending = state.contents.pending
@@ -124,6 +124,11 @@ class StreamTable:
         adding = replace(self.session, disposition=WriteDisposition.APPEND)
         return replace(self, stream=stream, fields=fields, session=adding, treatment=None)
 
+    def _recorded(self) -> TableState | None:
+        """Return the state as read, with the schema of the rows that those of this session are added to. None without a table."""
+        state = self.writer.state
+        return state and self.writer.chain.state_of_rows(without_pending=pending_in(state, self.session) is None)
+
     def _may_add_to(self, state: TableState) -> bool:
         """Tell whether rows of this sync may be added to what waits in the table under the same key, cursor and mode."""
         pending = state.contents.pending
@@ -139,7 +144,7 @@ class StreamTable:
 
     def check_schema(self) -> None:
         """Raise ConfigError unless the declared columns fit the table as read and the format of its files."""
-        state = self.writer.state
+        state = self._recorded()
         replaces = state is not None and pending_in(state, self.session) is not None and self._begins_columns
         configured = self.rules.partition_of(self.stream.id)
         takes_configured = state is None or replaces or state.contents.empty
@@ -179,7 +184,7 @@ class StreamTable:
         The columns are recorded at once, unless the table is outdated. An outdated table's rows first have to be converted to them, and
         the update that rewrites them calls `OpenTable.record_schema`. Raises ConfigError, Fenced or TransientError.
         """
-        state = self.writer.open()
+        state = self.restore_schema()
         kept = self._kept()
         self._refuse_adopted(state, kept)
         pending = state.contents.pending is not None
@@ -209,13 +214,27 @@ class StreamTable:
             table.record_schema()
         return table
 
-    def restore_schema(self) -> None:
-        """Record the columns that the rows of an open table have, if a refresh that was given up has recorded others."""
+    def restore_schema(self) -> TableState:
+        """Open the table's chain and return its state. If a refresh that was given up has recorded another schema, record that of the rows.
+
+        Columns that the refresh added stay.
+        """
         state = self.writer.open()
-        if state.contents.earlier_schema is not None:
-            _, recorded = self._to_record(state, self._evolve(state, recorded_partition(state), replaces=False))
-            if recorded is not None:
-                self.writer.ensure_schema(recorded)
+        if not state.contents.has_earlier_schema():
+            return state
+        of_rows = self.writer.chain.state_of_rows().schema or {}
+        rows, last = from_event(of_rows), from_event(state.schema or {})
+        evolution = restored(last, rows)
+        schema = replace(
+            evolution.schema,
+            schema_id=last.schema_id + 1,
+            encodings=rows.encodings,
+            partition=rows.partition,
+            column_rules=rows.column_rules,
+        )
+        stream, _ = recorded_stream(self.stream.id, of_rows, state.contents.generation)
+        self.writer.ensure_schema(replace(self, stream=stream)._payload(replace(evolution, schema=schema)))
+        return self.writer.open()
 
     def as_recorded(self, schema: TableSchema, types_since: int, layout: Layout) -> OpenTable:
         """Return the table with columns that its chain records, without opening it. It takes no rows. Raises ConfigError."""
@@ -328,9 +347,9 @@ class StreamTable:
             return
         raise refusal(
             self.stream,
-            f"its table has {counted(len(unreadable), 'file')} in another format than {self.layout.final.extension}, from "
-            f"'{unreadable[0]}' on, and a merge can only read their rows from the raw table, {raw} back to the earlier format, or "
-            "run a refresh that removes the records.",
+            f"its table has {counted(len(unreadable), 'file')} in another format than {self.layout.final.extension}, or in a format of "
+            f"text without an order, from '{unreadable[0]}' on, and a merge can only read their rows from the raw table, {raw} back to the "
+            "earlier format and mode, or run a refresh that removes the records.",
         )
 
     def _is_mergeable(self, key: str, *, has_state: bool) -> bool:
@@ -346,14 +365,12 @@ class StreamTable:
             return evolve(None, self.fields, self.stream.id, policy)
         last = from_event(state.schema)
         earlier = state.contents.earlier_schema
-        if earlier is None or pending_in(state, self.session) is not None:
+        own = pending_in(state, self.session) is not None or state.contents.has_earlier_schema(without_pending=True)
+        if earlier is None or own:
             return evolve(last, self.fields, self.stream.id, policy)
-        # The refresh that the last schema is of has not replaced the table, so it must not change the types of the rows that are there.
-        pending = state.contents.pending
-        joins = earlier.joined or (pending is not None and not pending.held_back and state.contents.pending_rows > 0)
-        rows_schema = from_event(self.writer.chain.schemas([earlier.schema_id])[earlier.schema_id])
-        evolution = restored(last, rows_schema)
-        if joins and evolution.changes:
+        # Rows of the refresh that the last schema is of are added to the table, so they must not change the types of those that are there.
+        evolution = restored(last, from_event(self.writer.chain.schemas([earlier.schema_id])[earlier.schema_id]))
+        if evolution.changes:
             evolution = evolution.then(_declared(last), self.stream.id, policy)
         return evolution.then(self.fields, self.stream.id, policy)
 
@@ -364,7 +381,8 @@ class StreamTable:
         if recorded is None or evolution.changes:
             return evolution, payload
         keys = ("mode", "primaryKey", "cursor", "encodings", "partition", "columnRules", "history")
-        if all(recorded.get(key) == payload.get(key) for key in keys):
+        joined = state.contents.earlier_schema is not None and state.contents.pending is None  # no longer, once this one is recorded
+        if not joined and all(recorded.get(key) == payload.get(key) for key in keys):
             return evolution, None
         # The same columns under another key, cursor, mode or encoding are a new schema, because readers of the chain rely on these values.
         evolution = replace(evolution, schema=replace(evolution.schema, schema_id=evolution.schema.schema_id + 1))

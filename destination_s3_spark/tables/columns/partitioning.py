@@ -94,7 +94,11 @@ def partitioning_of(stream: Stream, schema: TableSchema, options: FileOptions) -
             "another name, and refresh the stream if its table has rows.",
         )
     if options.values is not Values.TYPED:
-        raise refusal(stream, "its table is partitioned, and only Parquet and Avro tables can be. Go back to the format, or refresh it.")
+        raise refusal(
+            stream,
+            "its table is partitioned, and only Parquet and Avro tables can be. Go back to the format, or refresh it. If a refresh is "
+            "complete and waits for its merge, run `merge` in the earlier format first.",
+        )
     if is_deduplicated(stream) and spec.source not in [path[0] for path in stream.primary_key]:
         raise refusal(
             stream,

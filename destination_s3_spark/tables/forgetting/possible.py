@@ -31,7 +31,7 @@ REFRESH = "Nothing was changed. A refresh that removes the records, once they ar
 
 def recorded_table(closed: StreamTable) -> OpenTable:
     """Return a table as its chain records it, without opening it. Raises ConfigError or TransientError if it cannot forget rows now."""
-    state = closed.writer.chain.head
+    state = closed.writer.chain.state_of_rows()
     schema = from_event(state.schema or {})
     layout = replace(closed.layout.encoded(schema.encodings or DESTINATION_S3), root=state.identity.final_root)
     table = closed.as_recorded(schema, state.types_since, layout)

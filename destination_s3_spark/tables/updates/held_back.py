@@ -48,7 +48,7 @@ def suspicious_replacement(table: OpenTable) -> Replacement | None:
     return None if enough else found
 
 
-def discard(writer: TableWriter, restore_schema: Callable[[], None]) -> Replacement | None:
+def discard(writer: TableWriter, restore_schema: Callable[[], object]) -> Replacement | None:
     """Drop the replacement that was held back, and return it. Return None, without opening the table, if there is none.
 
     The writer's session must be of the disposition DISCARD. If the process dies after the first block, the replacement is dropped, and the
