@@ -274,11 +274,13 @@ class Chain:
     def schema_at(self, schema_id: int) -> tuple[dict[str, Any], int]:
         """Return the payload of a schema, and the id of the last schema up to it that changed a type in place, 0 for none.
 
-        Sends one GET per schema of the table.
+        Sends one GET per schema of the table. Raises DataError when the schema is missing.
         """
         events = [event for block in self.schema_history() if isinstance(event := block.event, SetDataSchema)]
-        payload = next(event.schema for event in events if event.schema_id == schema_id)
-        return payload, max((event.schema_id for event in events if event.retypes and event.schema_id <= schema_id), default=0)
+        until = [event for event in events if event.schema_id <= schema_id]
+        if not until or until[-1].schema_id != schema_id:
+            raise self._damaged(f"schema {schema_id} is missing")
+        return until[-1].schema, max((event.schema_id for event in until if event.retypes), default=0)
 
     def state_of_rows(self, *, without_pending: bool = False) -> TableState:
         """Return the state with the schema of the table's rows, if a generation that was given up has recorded another, with `schema_at`.

@@ -281,6 +281,7 @@ def test_where_the_kernel_killed_for_want_of_memory_the_error_says_so(engine: En
 
 
 def test_a_jvm_without_room_on_its_heap_is_said_to_want_memory(engine: Engine) -> None:
+    engine.run(_double, [[1]])  # starts the JVM if no other test has
     context = SparkContext._active_spark_context
     assert context is not None
     assert context._jvm is not None
