@@ -50,7 +50,6 @@ def ended_without_hope(manager: Manager, end: Callable[[], None], look_every_s: 
 
     If the start fails, raise what the manager says of it, if it says anything.
     """
-
     said: SyncError | None = None
 
     def look() -> None:
@@ -84,12 +83,11 @@ def give_up_without_executors(context: SparkContext, manager: Manager, look_ever
             since = time.monotonic()
         elif time.monotonic() - since >= manager.cluster.start_limit_s:
             try:
-                raise no_executors(manager)
-            except SyncError:
-                raise
+                failure = no_executors(manager)
             except Exception:
                 context.cancelAllJobs()  # or the job would wait for good
                 raise
+            raise failure
 
     with watched(look, context.cancelAllJobs, look_every_s, "spark-executors"):
         yield
