@@ -125,11 +125,15 @@ def test_a_killed_sync_loses_no_row_where_the_store_overwrites_blocks(ceph: S3Se
     connector = lake.connector(batching=SECOND_BATCH_AGE, publish={"delta": True})
     if versioned == "after a sync":
         connector.write(CATALOG, [*checkpoint(0), complete()]).expect_success()
+    blocks = {key for key in lake.bucket.list_keys("lake/") if "/chain/0" in key}
     client.put_bucket_versioning(Bucket=lake.bucket.name, VersioningConfiguration={"Status": "Enabled"})
     with connector.start(CATALOG) as sync:
         sync.send(*checkpoint(1)).wait_for_states(1)
         sync.send(*checkpoint(2)).wait_for_states(2)
         sync.kill()
+    # Another sync that died as soon as it had overwritten the first block.
+    first_block = min({key for key in lake.bucket.list_keys("lake/") if "/chain/0" in key} - blocks)
+    client.put_object(Bucket=lake.bucket.name, Key=first_block, Body=b"overwritten")
     connector.write(CATALOG, [*checkpoint(3), complete()]).expect_success()
 
     first = 0 if versioned == "after a sync" else ROWS_PER_CHECKPOINT

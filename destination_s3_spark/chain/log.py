@@ -385,10 +385,13 @@ class Chain:
     def _restore_overwritten(self, number: int) -> None:
         """Bring a block back that the store has overwritten with the one just created, and raise BlockTaken.
 
-        Only its successor tells that there was one. Without a successor it began a session that wrote nothing.
+        Only its successor tells that there was one, and which: a session that died in here has overwritten it, too. Without a successor
+        it began a session that wrote nothing.
         """
-        if self._get(number + 1) is not None:
-            self._store.restore(self.prefix + block_name(number))
+        body = self._get(number + 1)
+        if body is not None:
+            before = self._decode(number + 1, body).prev_block_hash
+            self._store.restore(self.prefix + block_name(number), lambda version: block_hash(version) == before)
             raise BlockTaken(self._decode(number, self._need(number)))
 
     def _get(self, number: int) -> bytes | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from destination_s3_spark.chain.files import GENERATION_METADATA
 from destination_s3_spark.chain.log import Chain
@@ -45,9 +45,9 @@ class TableStore:
         self._require_writable(key)
         self._store.create(key, body)
 
-    def restore(self, key: str) -> None:
+    def restore(self, key: str, wanted: Callable[[bytes], bool]) -> None:
         self._require_writable(key)
-        self._store.restore(key)
+        self._store.restore(key, wanted)
 
     def replace(self, key: str, body: bytes, metadata: Mapping[str, str], etag: str | None) -> str:
         self._require_writable(key)

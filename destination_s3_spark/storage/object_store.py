@@ -7,7 +7,7 @@ that does not answer raises `TransientError`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from threading import Lock
@@ -118,8 +118,11 @@ class ObjectStore(Protocol):
     def create(self, key: str, body: bytes) -> None:
         """Create the object with `If-None-Match: *`. Raises ObjectExists or OutcomeUnknown."""
 
-    def restore(self, key: str) -> None:
-        """Delete the newest version of an object in a bucket that keeps versions. The one before it, if any, is the object then."""
+    def restore(self, key: str, wanted: Callable[[bytes], bool]) -> None:
+        """Delete the versions of an object that are newer than the one with the wanted bytes, in a bucket that keeps versions.
+
+        If none has them, delete the newest one alone.
+        """
 
     def replace(self, key: str, body: bytes, metadata: Mapping[str, str], etag: str | None) -> str:
         """Write the object if the current one has this ETag, or if there is none (None), and return the new ETag. Raises ObjectChanged.

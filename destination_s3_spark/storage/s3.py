@@ -196,10 +196,14 @@ class S3Store(ObjectStore):
             raise ObjectExists(key) from error
         self._has_versions = self._has_versions or "VersionId" in answer
 
-    def restore(self, key: str) -> None:
-        with self.translated(f"Deleting the newest version of {self._url(key)} (s3:DeleteObjectVersion)"):
-            version = self.client.head_object(Bucket=self._bucket, Key=key)["VersionId"]
-            self.client.delete_object(Bucket=self._bucket, Key=key, VersionId=version)
+    def restore(self, key: str, wanted: Callable[[bytes], bool]) -> None:
+        with self.translated(f"Restoring a version of {self._url(key)} (s3:ListBucketVersions, s3:DeleteObjectVersion)"):
+            found = self.client.list_object_versions(Bucket=self._bucket, Prefix=key).get("Versions", [])
+            versions = [one["VersionId"] for one in found if one["Key"] == key]  # the newest one comes first
+            bodies = (self.client.get_object(Bucket=self._bucket, Key=key, VersionId=one)["Body"].read() for one in versions)
+            newer = next((number for number, body in enumerate(bodies) if wanted(body)), 1)
+            for version in versions[:newer]:
+                self.client.delete_object(Bucket=self._bucket, Key=key, VersionId=version)
 
     def delete(self, keys: Sequence[str]) -> None:
         """Delete the objects. One that is already gone is fine. Raises TransientError naming the first that could not be deleted."""

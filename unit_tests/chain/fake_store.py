@@ -68,7 +68,7 @@ class FakeStore:
         self.may_overwrite = False
         self.keeps_versions = False
         """Whether it keeps versions, as a bucket of an old Ceph: it overwrites on `create`, and its answer tells that it may."""
-        self.replaced: dict[str, bytes] = {}
+        self.replaced: dict[str, list[bytes]] = {}
         self.conditional = True
         """Whether `replace` looks at the ETag."""
         self.hook: Hook | None = None
@@ -120,15 +120,16 @@ class FakeStore:
         def effect() -> None:
             if self.keeps_versions:
                 self.may_overwrite = True
-                self.replaced |= {key: self.objects[key]} if key in self.objects else {}
+                self.replaced.setdefault(key, []).extend([self.objects[key]] if key in self.objects else [])
             elif key in self.objects:
                 raise ObjectExists(key)
             self.objects[key] = body
 
         self._call("create", key, effect)
 
-    def restore(self, key: str) -> None:
-        self.objects[key] = self.replaced.pop(key)
+    def restore(self, key: str, wanted: Callable[[bytes], bool]) -> None:
+        while not wanted(self.objects[key]):
+            self.objects[key] = self.replaced[key].pop()
 
     def delete(self, keys: Sequence[str]) -> None:
         def effect() -> None:

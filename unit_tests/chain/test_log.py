@@ -94,7 +94,8 @@ def test_a_stale_hint_is_not_appended_to_where_the_store_may_overwrite() -> None
 
 @pytest.mark.parametrize("knew", [True, False], ids=["known by another table", "not known"])
 @pytest.mark.parametrize("has_hint", [True, False], ids=["hint", "no hint"])
-def test_a_block_that_the_store_overwrote_is_brought_back(has_hint: bool, knew: bool) -> None:
+@pytest.mark.parametrize("died", [0, 2], ids=["", "after sessions that died before they brought it back"])
+def test_a_block_that_the_store_overwrote_is_brought_back(has_hint: bool, knew: bool, died: int) -> None:
     store = FakeStore()
     writer = written(store, sessions=2)
     writer.append(OPEN)
@@ -103,6 +104,9 @@ def test_a_block_that_the_store_overwrote_is_brought_back(has_hint: bool, knew: 
         del store.objects[PREFIX + "hint.json"]
     before = dict(store.objects)
     store.keeps_versions = True
+    for number in range(died):
+        store.create(key(4 if has_hint else 0), b"%d" % number)
+    store.may_overwrite = False
     late = chain(store)
     late.read()
     store.may_overwrite = knew
