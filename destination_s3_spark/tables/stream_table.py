@@ -381,7 +381,8 @@ class StreamTable:
         if recorded is None or evolution.changes:
             return evolution, payload
         keys = ("mode", "primaryKey", "cursor", "encodings", "partition", "columnRules", "history")
-        joined = state.contents.earlier_schema is not None and state.contents.pending is None  # no longer, once this one is recorded
+        # Rows of a refresh that joined the table have another schema than the others, until one is recorded for both.
+        joined = state.contents.earlier_schema is not None and state.contents.pending is None
         if not joined and all(recorded.get(key) == payload.get(key) for key in keys):
             return evolution, None
         # The same columns under another key, cursor, mode or encoding are a new schema, because readers of the chain rely on these values.
