@@ -6,11 +6,13 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from destination_s3_spark.decoding.coercions import INT64_MAX, INT64_MIN
+from destination_s3_spark.decoding.coercions import INT64_MAX
 from destination_s3_spark.exact_json.values import ARRAY, NULL, QUOTE, compact, split_array, split_object, string, without_lone_surrogates
 from destination_s3_spark.stream_id import StreamId
 
 _INTEGER = re.compile(rb"-?(?:0|[1-9]\d{0,18})")
+LATEST_MS = INT64_MAX // 1000
+"""Latest time of a record, in ms since the epoch, and the earliest one is as far before it: those that tables can hold in microseconds."""
 
 
 class UnreadableRecord(Exception):
@@ -51,7 +53,7 @@ def read_line(line: bytes) -> RecordLine:
     members = split_object(_required(split_object(line), "record"))
     stream = StreamId.of(_string(members.get("namespace", NULL)), _string(_required(members, "stream")) or "")
     changes = source_changes(members.get("meta", NULL))
-    return RecordLine(stream, _integer(_required(members, "emitted_at")), _required(members, "data"), changes)
+    return RecordLine(stream, _time(_required(members, "emitted_at")), _required(members, "data"), changes)
 
 
 def source_changes(meta: bytes) -> list[SourceChange]:
@@ -79,8 +81,8 @@ def _string(text: bytes) -> str | None:
     return without_lone_surrogates(string(text))
 
 
-def _integer(text: bytes) -> int:
-    if not _INTEGER.fullmatch(text) or not INT64_MIN <= int(text) <= INT64_MAX:
+def _time(text: bytes) -> int:
+    if not _INTEGER.fullmatch(text) or abs(int(text)) > LATEST_MS:
         raise ValueError
     return int(text)
 

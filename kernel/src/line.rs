@@ -52,6 +52,9 @@ pub struct LineReader {
 /// Largest size in bytes of each part of an envelope that is remembered.
 const LONGEST_FRAME: usize = 4096;
 
+/// Latest time in milliseconds that has a number of microseconds.
+const LATEST_MS: u64 = i64::MAX as u64 / 1000;
+
 /// Nesting level of `data` in a line.
 const DEPTH_OF_DATA: usize = 3;
 
@@ -260,7 +263,7 @@ impl Line<'_, '_, '_> {
 
     fn emitted_at(&mut self) -> Plain<()> {
         let number = self.scanner.number()?;
-        let mantissa = number.mantissa.filter(|_| number.is_integer).ok_or(NotPlain)? as i64;
+        let mantissa = number.mantissa.filter(|&mantissa| number.is_integer && mantissa <= LATEST_MS).ok_or(NotPlain)? as i64;
         self.record.emitted_at = if number.negative { -mantissa } else { mantissa };
         self.time = (number.start, number.end);
         Ok(())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from destination_s3_spark.decoding.record_line import MisroutedRecord, UnreadableRecord
@@ -48,8 +49,8 @@ def typed(request: Any, make_typer: Any) -> Any:
         '{"record":{"stream":"users","namespace":"shop","emitted_at":5.0,"data":{}}}',
         '{"record":{"stream":"users","namespace":"shop","emitted_at":"5","data":{}}}',
         '{"record":{"stream":"users","namespace":"shop","emitted_at":true,"data":{}}}',
-        '{"record":{"stream":"users","namespace":"shop","emitted_at":9223372036854775808,"data":{}}}',
-        '{"record":{"stream":"users","namespace":"shop","emitted_at":-9223372036854775809,"data":{}}}',
+        '{"record":{"stream":"users","namespace":"shop","emitted_at":9223372036854776,"data":{}}}',
+        '{"record":{"stream":"users","namespace":"shop","emitted_at":-9223372036854776,"data":{}}}',
         '{"record":{"stream":"users","namespace":"shop","emitted_at":' + "9" * 5000 + ',"data":{}}}',
         '{"record":{"namespace":"shop","emitted_at":5,"data":{}}}',
         '{"record":{"stream":7,"namespace":"shop","emitted_at":5,"data":{}}}',
@@ -141,6 +142,14 @@ def test_blanks_key_order_unknown_and_repeated_members_do_not_matter(typed: Any,
     block = typed(make_plan([ID]), GOOD, line, GOOD)
     assert block.final["id"].to_pylist() == [1, 1, 1]
     assert block.raw["_airbyte_extracted_at"].cast("int64").to_pylist() == [5, 5, 5]
+
+
+def test_times_as_early_and_late_as_microseconds_go_are_read(typed: Any, make_plan: Any) -> None:
+    times = [2**63 // 1000, -(2**63 // 1000)]
+    block = typed(make_plan([ID]), *(GOOD.replace('"emitted_at":5', f'"emitted_at":{time}') for time in times))
+    assert block.final["_airbyte_extracted_at"].cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist() == [
+        1000 * time for time in times
+    ]
 
 
 def test_two_records_on_one_line_are_not_hidden_by_one_that_spans_two(typed: Any, make_plan: Any) -> None:
