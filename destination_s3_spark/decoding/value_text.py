@@ -64,11 +64,24 @@ def decimal_texts(values: pa.Array[Any]) -> pa.StringArray:
 
 
 def _scalars(values: pa.Array[Any], of: Scalar) -> Texts:
-    text = _TEMPORAL_TEXTS.get(of)
+    text = TEMPORAL_TEXTS.get(of)
     if text is None:
         return [None if value is None else msgspec.json.encode(value) for value in values.to_pylist()]
     numbers = values.view(pa.int32() if of is Scalar.DATE else pa.int64()).to_pylist()
     return [None if number is None else f'"{text(number)}"'.encode() for number in numbers]
+
+
+def moment_texts(values: pa.Array[Any]) -> list[str | None]:
+    """Return the texts of dates, times of day or timestamps, in whatever unit. Python lacks years before 1 and after 9999."""
+    if pa.types.is_date(values.type):
+        kind, stored = Scalar.DATE, pa.date32()
+    elif pa.types.is_time(values.type):
+        kind, stored = Scalar.TIME_WITHOUT_TIMEZONE, pa.time64("us")
+    else:
+        zone = values.type.tz
+        kind, stored = Scalar.TIMESTAMP_WITHOUT_TIMEZONE if zone is None else Scalar.TIMESTAMP_WITH_TIMEZONE, pa.timestamp("us", zone)
+    numbers = values.cast(stored, safe=False).view(pa.int32() if kind is Scalar.DATE else pa.int64())
+    return [None if number is None else TEMPORAL_TEXTS[kind](number) for number in numbers.to_pylist()]
 
 
 def _objects(values: pa.StructArray, fields: tuple[Field, ...]) -> Texts:
@@ -117,13 +130,14 @@ def _timestamp(zone: str) -> Callable[[int], str]:
     return text
 
 
-_TEMPORAL_TEXTS: dict[Scalar, Callable[[int], str]] = {
+TEMPORAL_TEXTS: dict[Scalar, Callable[[int], str]] = {
     Scalar.DATE: _date,
     Scalar.TIME_WITH_TIMEZONE: lambda of_day: _time(of_day) + "Z",
     Scalar.TIME_WITHOUT_TIMEZONE: _time,
     Scalar.TIMESTAMP_WITH_TIMEZONE: _timestamp("Z"),
     Scalar.TIMESTAMP_WITHOUT_TIMEZONE: _timestamp(""),
 }
+"""The text of a date as the days since 1970, of a time as the microseconds since midnight or since 1970. It has years that Python lacks."""
 
 
 def _civil(days: int) -> tuple[int, int, int]:

@@ -10,7 +10,6 @@ import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from io import BytesIO
 from typing import Any, TypeAlias
@@ -19,6 +18,7 @@ import orjson
 import pyarrow as pa
 import zstandard
 
+from destination_s3_spark.decoding.value_text import TEMPORAL_TEXTS
 from destination_s3_spark.formats.avro import (
     AVRO_BLOCK_BYTES,
     SYNC_BYTES,
@@ -32,11 +32,11 @@ from destination_s3_spark.formats.avro import (
 from destination_s3_spark.formats.file_format import DirectWriter, SeekableFile, Sink
 from destination_s3_spark.formats.file_statistics import WrittenFile
 from destination_s3_spark.formats.varints import read_integer, read_unsigned
+from destination_s3_spark.schema.airbyte_type import Scalar
 
 Decoder: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
 """Returns the value at a place of a block, and the place behind it. A container's value is None, because only single ones are wanted."""
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LEVELS = {AvroCodec.DEFLATE: 6, AvroCodec.XZ: 6, AvroCodec.ZSTANDARD: 3}
 _MAGIC_BYTES = 4
 
@@ -225,7 +225,7 @@ def _blocks(of_item: list[Decoder]) -> Decoder:
 
 
 def _of_logical(schema: Mapping[str, Any], plain: Decoder) -> Decoder:
-    """Return a decoder whose values are those of a logical type. What Python cannot hold is left out."""
+    """Return a decoder whose values are those of a logical type, texts for dates and times."""
     logical = str(schema.get("logicalType"))
     if logical == "decimal":
         if schema["type"] == "bytes":
@@ -238,28 +238,21 @@ def _of_logical(schema: Mapping[str, Any], plain: Decoder) -> Decoder:
 
     def decode(block: bytes, at: int) -> tuple[Any, int]:
         value, at = plain(block, at)
-        try:
-            return made(value), at
-        except OverflowError:
-            return None, at
+        return made(value), at
 
     return decode
 
 
-def _moment(of: int) -> Callable[[int], datetime]:
-    return lambda value: _EPOCH + timedelta(microseconds=value * of)
+def _micros(kind: Scalar, of: int) -> Callable[[int], str]:
+    return lambda value: TEMPORAL_TEXTS[kind](value * of)
 
 
-def _time(of: int) -> Callable[[int], time]:
-    return lambda value: (_EPOCH + timedelta(microseconds=value * of)).time()
-
-
-_MOMENTS: Mapping[str, Callable[[int], Any]] = {
-    "date": lambda days: date(1970, 1, 1) + timedelta(days=days),
-    "time-millis": _time(1000),
-    "time-micros": _time(1),
-    "timestamp-millis": _moment(1000),
-    "timestamp-micros": _moment(1),
-    "local-timestamp-millis": _moment(1000),
-    "local-timestamp-micros": _moment(1),
+_MOMENTS: Mapping[str, Callable[[int], str]] = {
+    "date": TEMPORAL_TEXTS[Scalar.DATE],
+    "time-millis": _micros(Scalar.TIME_WITHOUT_TIMEZONE, 1000),
+    "time-micros": _micros(Scalar.TIME_WITHOUT_TIMEZONE, 1),
+    "timestamp-millis": _micros(Scalar.TIMESTAMP_WITH_TIMEZONE, 1000),
+    "timestamp-micros": _micros(Scalar.TIMESTAMP_WITH_TIMEZONE, 1),
+    "local-timestamp-millis": _micros(Scalar.TIMESTAMP_WITHOUT_TIMEZONE, 1000),
+    "local-timestamp-micros": _micros(Scalar.TIMESTAMP_WITHOUT_TIMEZONE, 1),
 }

@@ -5,7 +5,7 @@ In memory, the extraction time is always in milliseconds and a time of day alway
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -59,7 +59,7 @@ def stored_schema(schema: pa.Schema, encodings: Encodings) -> pa.Schema:
     stored = with_unit(schema, encodings.extracted_at)
     if encodings.time is not TimeEncoding.INT64 or not any(has_time(field.type) for field in stored):
         return stored
-    return pa.schema([_without_time(field) for field in stored])
+    return pa.schema([mapped(field, lambda kind: pa.int64() if pa.types.is_time(kind) else kind) for field in stored])
 
 
 def with_unit(schema: pa.Schema, encoding: ExtractedAtEncoding) -> pa.Schema:
@@ -74,12 +74,11 @@ def has_time(kind: pa.DataType) -> bool:
     return bool(pa.types.is_time(kind)) or any(has_time(kind.field(index).type) for index in range(kind.num_fields))
 
 
-def _without_time(field: pa.Field[Any]) -> pa.Field[Any]:
+def mapped(field: pa.Field[Any], leaf: Callable[[pa.DataType], pa.DataType]) -> pa.Field[Any]:
+    """Return the field with each type that is not nested replaced by what `leaf` returns for it."""
     kind = field.type
-    if pa.types.is_time(kind):
-        return field.with_type(pa.int64())
     if pa.types.is_list(kind):
-        return field.with_type(pa.list_(_without_time(kind.value_field)))
+        return field.with_type(pa.list_(mapped(kind.value_field, leaf)))
     if pa.types.is_struct(kind):
-        return field.with_type(pa.struct([_without_time(kind.field(index)) for index in range(kind.num_fields)]))
-    return field
+        return field.with_type(pa.struct([mapped(kind.field(index), leaf) for index in range(kind.num_fields)]))
+    return field.with_type(leaf(kind))

@@ -20,6 +20,7 @@ from destination_s3_spark.errors import Bug
 from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
 
 MULTISET_MODULUS = 2**128
+_YEAR_1_MS = int(datetime.min.replace(tzinfo=UTC).timestamp()) * 1000
 
 
 class ForgottenRows(NamedTuple):
@@ -171,8 +172,9 @@ class SnapshotWatch:
 
     def add(self, staged: StagedSlice) -> None:
         """Take note of a slice, before `begun_in` of its batch."""
-        if staged.extracted_from is not None:
-            self._since = min(self._since, datetime.fromtimestamp(staged.extracted_from / 1000, UTC))
+        since = staged.extracted_from
+        if since is not None and since < self._since.timestamp() * 1000:
+            self._since = datetime.fromtimestamp(max(since, _YEAR_1_MS) / 1000, UTC)
 
     def begun_in(self, batch: Batch) -> datetime | None:
         """Return the session's start or earliest extraction for the first batch that has such records. Return None for all others."""

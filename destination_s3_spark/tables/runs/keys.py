@@ -30,6 +30,7 @@ import pyarrow.compute as pc
 from destination_s3_spark.chain.files import FileEntry
 from destination_s3_spark.decoding.changes import Reason
 from destination_s3_spark.decoding.raw_ids import carried_digest
+from destination_s3_spark.decoding.value_text import TEMPORAL_TEXTS
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.formats.file_statistics import KeyRange
 from destination_s3_spark.formats.row_bytes import decimal_bytes
@@ -178,7 +179,7 @@ def _body(kind: AirbyteType) -> _Body | None:
         case Decimal(_, scale):
             return _Body(16, _decimals, lambda number: f"{decimal.Decimal(_signed(number, 16)).scaleb(-scale, _EXACT):f}")
         case Scalar.DATE:
-            return _Body(4, partial(_integers, as_type=pa.int32()), lambda number: _moment(_signed(number, 4), pa.int32(), kind))
+            return _Body(4, partial(_integers, as_type=pa.int32()), lambda number: TEMPORAL_TEXTS[kind](_signed(number, 4)))
         case (
             Scalar.INTEGER
             | Scalar.TIME_WITH_TIMEZONE
@@ -186,7 +187,7 @@ def _body(kind: AirbyteType) -> _Body | None:
             | Scalar.TIMESTAMP_WITH_TIMEZONE
             | Scalar.TIMESTAMP_WITHOUT_TIMEZONE
         ):
-            return _Body(8, partial(_integers, as_type=pa.int64()), lambda number: _moment(_signed(number, 8), pa.int64(), kind))
+            return _Body(8, partial(_integers, as_type=pa.int64()), lambda number: TEMPORAL_TEXTS.get(kind, str)(_signed(number, 8)))
         case Object() | Array() | Union():
             raise Bug(f"A column of type {readable(kind)} cannot be part of a primary key.")
         case _:
@@ -363,15 +364,6 @@ def _big_endian(numbers: np.ndarray[Any, Any]) -> _Bytes:
 
 def _signed(number: int, width: int) -> int:
     return number - (1 << (8 * width - 1))
-
-
-def _moment(number: int, stored_as: pa.DataType, kind: AirbyteType) -> str:
-    value = pa.array([number], stored_as).view(arrow_type(kind))[0]
-    try:
-        found = value.as_py()
-    except (ValueError, OverflowError):  # outside of Python's years
-        return str(value)
-    return str(found) if isinstance(found, int) else str(found.isoformat())
 
 
 def _encode_text(column: pa.Array[Any]) -> pa.BinaryArray:

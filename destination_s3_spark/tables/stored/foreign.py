@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from destination_s3_spark.chain.files import FileEntry
 from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.decoding.record_line import UnreadableRecord
+from destination_s3_spark.decoding.value_text import moment_texts
 from destination_s3_spark.errors import DataError
 from destination_s3_spark.formats.avro_rows import StoredAvro
 from destination_s3_spark.formats.read_back import StoredText
@@ -90,8 +91,11 @@ class StoredForeign:
             file = pq.ParquetFile(source, pre_buffer=True)
             for group in range(file.num_row_groups):
                 for batch in file.iter_batches(ROWS_AT_ONCE, row_groups=[group]):
-                    rows = batch.select([name for name in batch.schema.names if name in single]).to_pylist()
-                    lines = b"".join(record_line(stream, _object(row, single)) for row in rows)
+                    rows = batch.select([name for name in batch.schema.names if name in single])
+                    for number, field in enumerate(rows.schema):
+                        if pa.types.is_temporal(field.type):
+                            rows = rows.set_column(number, field.name, pa.array(moment_texts(rows[number]), pa.string()))
+                    lines = b"".join(record_line(stream, _object(row, single)) for row in rows.to_pylist())
                     yield batch, typer.type_block(lines)
 
 

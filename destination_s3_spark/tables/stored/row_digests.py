@@ -17,6 +17,7 @@ from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.errors import DataError
 from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.formats.registry import format_of
+from destination_s3_spark.schema.encodings import ExtractedAtEncoding, mapped, with_unit
 from destination_s3_spark.storage.object_store import ObjectNotFound
 from destination_s3_spark.storage.ranged import RangedFile
 from destination_s3_spark.storage.settings import S3Settings
@@ -73,11 +74,19 @@ def _digests(task: DigestTask) -> bytes:
     digests = bytearray()
     with RangedFile(task.s3, task.file.key, task.file.bytes) as source:
         for batch in pq.ParquetFile(source).iter_batches(DIGESTED_AT_ONCE):
-            rows = batch.drop_columns([name for name in (KEY, CURSOR) if name in batch.schema.names]).to_pylist()
-            for row in rows:
+            rows = batch.drop_columns([name for name in (KEY, CURSOR) if name in batch.schema.names])
+            rows = rows.cast(with_unit(rows.schema, ExtractedAtEncoding.MICROS))
+            for row in rows.cast(pa.schema([mapped(field, _as_number) for field in rows.schema])).to_pylist():
                 present = {name: value for name, value in row.items() if value is not None}
                 digests += xxh3_128_digest(msgspec.json.encode(present, order="sorted"))
     return bytes(digests)
+
+
+def _as_number(kind: pa.DataType) -> pa.DataType:
+    """Return a number's type for dates and times, because Python has no years before 1 and after 9999."""
+    if not pa.types.is_temporal(kind):
+        return kind
+    return pa.int32() if kind.bit_width == 32 else pa.int64()
 
 
 @dataclass(frozen=True, slots=True)

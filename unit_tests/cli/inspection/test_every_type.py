@@ -30,10 +30,10 @@ KEYS: Mapping[AirbyteType, tuple[Any, str]] = {
     Scalar.INTEGER: (-7, "-7"),
     Scalar.NUMBER: (0.5, "0.5"),
     Scalar.DATE: (date(2026, 1, 2), "2026-01-02"),
-    Scalar.TIME_WITH_TIMEZONE: (time(1, 2), "01:02:00"),
+    Scalar.TIME_WITH_TIMEZONE: (time(1, 2), "01:02:00Z"),
     Scalar.TIME_WITHOUT_TIMEZONE: (time(1, 2), "01:02:00"),
-    Scalar.TIMESTAMP_WITH_TIMEZONE: (datetime(2026, 1, 2, tzinfo=UTC), "2026-01-02T00:00:00+00:00"),
-    Scalar.TIMESTAMP_WITHOUT_TIMEZONE: (datetime(2026, 1, 2, tzinfo=UTC), "2026-01-02T00:00:00+00:00"),
+    Scalar.TIMESTAMP_WITH_TIMEZONE: (datetime(2026, 1, 2, tzinfo=UTC), "2026-01-02T00:00:00Z"),
+    Scalar.TIMESTAMP_WITHOUT_TIMEZONE: (datetime(2026, 1, 2, tzinfo=UTC), "2026-01-02T00:00:00"),
     Decimal(38, 9): (Exact("-0.000000001"), "-0.000000001"),
 }
 """A value of each type that a key can have, and its text. Others cannot be part of a key."""

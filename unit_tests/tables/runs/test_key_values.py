@@ -32,7 +32,8 @@ MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)
         (Scalar.NUMBER, -1.5, math.inf, ("-1.5", "inf")),
         (Scalar.BOOLEAN, False, True, ("false", "true")),
         (Scalar.DATE, date(1, 1, 1), date(9999, 12, 31), ("0001-01-01", "9999-12-31")),
-        (Scalar.TIMESTAMP_WITH_TIMEZONE, MOMENT, MOMENT, ("2026-01-02T03:04:05.000678+00:00",) * 2),
+        (Scalar.DATE, -735_160, 3_672_031, ("0044-03-15 BC", "+12023-09-06")),
+        (Scalar.TIMESTAMP_WITH_TIMEZONE, MOMENT, MOMENT, ("2026-01-02T03:04:05.000678Z",) * 2),
         (
             Decimal(38, 9),
             PyDecimal("-" + "9" * 29 + ".000000001"),
@@ -41,7 +42,7 @@ MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)
         ),
         (Decimal(12, 2), None, PyDecimal("7.10"), ("null", "7.10")),
         (Decimal(38, 0), PyDecimal(-(10**38) + 1), PyDecimal(10**38 - 1), ("-" + "9" * 38, "9" * 38)),
-        (Scalar.TIME_WITH_TIMEZONE, time(1, 2, 3), time(23, 59, 59, 1), ("01:02:03", "23:59:59.000001")),
+        (Scalar.TIME_WITH_TIMEZONE, time(1, 2, 3), time(23, 59, 59, 1), ("01:02:03Z", "23:59:59.000001Z")),
         (Scalar.STRING, "a\x00b", "ü", ("a\x00b", "ü")),
         (Scalar.STRING, "", "\x00", ("", "\x00")),
     ],

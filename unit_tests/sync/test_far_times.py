@@ -1,0 +1,92 @@
+"""Dates and times that Python cannot hold, of years before 1 and after 9999: every command works with rows that have them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
+from destination_s3_spark.storage.settings import S3Settings
+from unit_tests.sync.inline_lake import InlineLake, line, state, status
+from unit_tests.sync.test_given_up_refreshes import run
+
+DAYS = ("0044-03-15 BC", "2026-01-02", "+12023-10-22")
+IN_MICROSECONDS = 1_764_000_000_000_000
+"""A time of extraction by a source that takes microseconds for milliseconds."""
+LATEST = (2**63 - 1) // 1000
+TIMES = [IN_MICROSECONDS, LATEST, -LATEST]
+
+
+def catalog(mode: str, key: str) -> Catalog:
+    types: dict[str, dict[str, Any]] = {
+        "id": {"type": "integer"},
+        "day": {"type": "string", "format": "date"},
+        "at": {"type": "string", "format": "date-time"},
+        "nested": {"type": "object", "properties": {"days": {"type": "array", "items": {"type": "string", "format": "date"}}}},
+        "_ab_cdc_lsn": {"type": "number"},
+        "_ab_cdc_deleted_at": {"type": "string"},
+    }
+    stream = {
+        "stream": {
+            "name": "users",
+            "json_schema": {"type": "object", "properties": types},
+            "supported_sync_modes": ["full_refresh", "incremental"],
+        },
+        "sync_mode": "incremental",
+        "destination_sync_mode": mode,
+        "primary_key": [[key]],
+        "cursor_field": ["_ab_cdc_lsn"],
+        **dict.fromkeys(("generation_id", "sync_id"), 1),
+        "minimum_generation_id": 0,
+    }
+    return parse_catalog(json.dumps({"streams": [stream]}).encode())
+
+
+def records(lsn: int | None) -> Iterator[bytes]:
+    """A row for each of the days, extracted at far times. Those of a snapshot have no position in the log."""
+    for number, (day, time) in enumerate(zip(DAYS, TIMES, strict=True)):
+        at = f"{day.removesuffix(' BC')}T01:02:03Z{' BC' if day.endswith('BC') else ''}"
+        data = {"id": number, "day": day, "at": at, "nested": {"days": [day]}, "_ab_cdc_lsn": lsn, "_ab_cdc_deleted_at": None}
+        yield line({"type": "RECORD", "record": {"stream": "users", "emitted_at": time, "data": data}})
+
+
+def syncs(lake: InlineLake, mode: str, key: str) -> None:
+    for number, lsn in enumerate((None, 5), start=1):
+        lake.sync(catalog(mode, key), [b"".join(records(lsn)), state(number), status("COMPLETE")])
+
+
+@pytest.mark.parametrize("options", [{}, {"tables": {"history": [{"stream": "users"}]}}, {"publish": {"delta": True}}])
+@pytest.mark.parametrize("key", ["day", "at"])
+def test_tables_are_merged_shown_rebuilt_and_forgotten(
+    s3_settings: S3Settings, tmp_path: Path, options: dict[str, Any], key: str, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    lake = InlineLake(s3_settings, tmp_path, options=options)
+    syncs(lake, "append_dedup", key)
+    commands = [
+        ["inspect", "users", "files"],
+        ["report", "--out", str(tmp_path / "page.html")],
+        ["verify"],
+        ["rebuild", "--stream", "users"],
+    ]
+    assert [run(lake, tmp_path, monkeypatch, *command) for command in commands] == [0] * len(commands)
+    said = capsys.readouterr()
+    assert DAYS[0][:10] in said.out
+    assert "3 rows are as before" in said.out + said.err
+    assert run(lake, tmp_path, monkeypatch, "forget", "--stream", "users", "--where", json.dumps({"day": DAYS[0]})) == 0
+    assert "forgot" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("form", ["Avro", "Parquet", "CSV"])
+def test_rows_of_append_tables_are_found_by_their_days(
+    s3_settings: S3Settings, tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    lake = InlineLake(s3_settings, tmp_path, format={"format_type": form}, options={"tables": {"raw_tables": False}})
+    syncs(lake, "append", "id")
+    for day in DAYS:
+        assert run(lake, tmp_path, monkeypatch, "forget", "--stream", "users", "--where", json.dumps({"day": day})) == 0
+        assert "forgot" in (said := capsys.readouterr().out)
+        assert "forgot 0 rows" not in said
