@@ -7,9 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
+from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from unit_tests.sync.inline_lake import InlineLake, line, state, status
 from unit_tests.sync.test_given_up_refreshes import run
@@ -21,7 +24,7 @@ LATEST = (2**63 - 1) // 1000
 TIMES = [IN_MICROSECONDS, LATEST, -LATEST]
 
 
-def catalog(mode: str, key: str) -> Catalog:
+def catalog(mode: str, key: str, cursor: str = "_ab_cdc_lsn") -> Catalog:
     types: dict[str, dict[str, Any]] = {
         "id": {"type": "integer"},
         "day": {"type": "string", "format": "date"},
@@ -39,7 +42,7 @@ def catalog(mode: str, key: str) -> Catalog:
         "sync_mode": "incremental",
         "destination_sync_mode": mode,
         "primary_key": [[key]],
-        "cursor_field": ["_ab_cdc_lsn"],
+        "cursor_field": [cursor],
         **dict.fromkeys(("generation_id", "sync_id"), 1),
         "minimum_generation_id": 0,
     }
@@ -90,3 +93,20 @@ def test_rows_of_append_tables_are_found_by_their_days(
         assert run(lake, tmp_path, monkeypatch, "forget", "--stream", "users", "--where", json.dumps({"day": day})) == 0
         assert "forgot" in (said := capsys.readouterr().out)
         assert "forgot 0 rows" not in said
+
+
+def test_late_versions_of_far_days_find_their_place(s3_settings: S3Settings, tmp_path: Path) -> None:
+    lake = InlineLake(
+        s3_settings, tmp_path, options={"tables": {"history": [{"stream": "users", "columns": ["day"]}]}, "change_log": {"enabled": True}}
+    )
+    for number, (hour, day) in enumerate([(1, DAYS[0]), (5, DAYS[2]), (3, DAYS[1]), (2, DAYS[0])], start=1):
+        data = {"id": 1, "day": day, "at": f"2026-01-02T{hour:02}:00:00Z"}
+        message = line({"type": "RECORD", "record": {"stream": "users", "emitted_at": number, "data": data}})
+        lake.sync(catalog("append_dedup", "id", "at"), [message, state(number), status("COMPLETE")])
+    store = S3Store(s3_settings)
+    found = [
+        pq.read_table(pa.BufferReader(store.get(one.key))) for one in store.list("lake/") if "_history/" in one.key and "parquet" in one.key
+    ]
+    versions = pa.concat_tables(found)
+    days, hours = versions["day"].cast(pa.int32()).to_pylist(), [moment.hour for moment in versions["_valid_from"].to_pylist()]
+    assert sorted(zip(hours, days, strict=True)) == [(1, -735_160), (3, 20_455), (5, 3_672_077)]

@@ -127,7 +127,7 @@ def _equal(rows: pa.Table, form: HistoryForm, one: int, late: int) -> bool:
     """Tell whether a late record has the values of a version. Those that it left out are those of the version."""
 
     def equal(column: pa.ChunkedArray[Any]) -> bool:
-        if form.fills and column[late].as_py() == PLACEHOLDER:
+        if form.fills and has_placeholder(column.slice(late, 1)):
             return True
         return not differ(*(contiguous(column.slice(at, 1)) for at in (one, late)))[0]
 
