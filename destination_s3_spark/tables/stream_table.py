@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -47,6 +48,8 @@ from destination_s3_spark.tables.rules import Rules
 from destination_s3_spark.tables.runs.keys import KeySpec
 from destination_s3_spark.wording import counted
 
+logger = logging.getLogger("airbyte")
+
 
 def write_disposition(stream: Stream) -> WriteDisposition:
     """Return what a sync of the stream does to the rows already in its table."""
@@ -69,6 +72,11 @@ def recorded_stream(of: StreamId, schema: Mapping[str, Any], generation: int) ->
         sync_id=0,
     )
     return stream, _declared(from_event(schema))
+
+
+def _order(schema: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return what decides which version of a row stays."""
+    return schema["mode"], schema["primaryKey"], schema["cursor"]
 
 
 def _declared(schema: TableSchema) -> StreamFields:
@@ -185,6 +193,7 @@ class StreamTable:
         the update that rewrites them calls `OpenTable.record_schema`. Raises ConfigError, Fenced or TransientError.
         """
         state = self.restore_schema()
+        self._warn_of_mixed_orders(state)
         kept = self._kept()
         self._refuse_adopted(state, kept)
         pending = state.contents.pending is not None
@@ -235,6 +244,21 @@ class StreamTable:
         stream, _ = recorded_stream(self.stream.id, of_rows, state.contents.generation)
         self.writer.ensure_schema(replace(self, stream=stream)._payload(replace(evolution, schema=schema)))
         return self.writer.open()
+
+    def _warn_of_mixed_orders(self, state: TableState) -> None:
+        """Warn if rows of a refresh that ended early joined others that wait for a merge under another key, cursor or mode."""
+        earlier = state.contents.earlier_schema
+        if earlier is None or not earlier.joined or state.schema is None:
+            return
+        before, now = (_order(schema) for schema in (self.writer.chain.schema_at(earlier.schema_id)[0], state.schema))
+        runs = [file for file in self.writer.live_files().of(FileKind.DELTA) if (file.schema_id or 0) <= earlier.schema_id]
+        if before != now and runs and before[0] == DestinationSyncMode.APPEND_DEDUP.value:
+            logger.warning(
+                "stream %s: a refresh under another mode, primary key or cursor ended early, and its rows are now among those of the "
+                "table. %s that waited for a merge before it are not merged by the key that they landed under, so older versions may "
+                "stay. Run a refresh that removes the records.",
+                self.stream.id, counted(sum(file.rows for file in runs), "row"),
+            )  # fmt: skip
 
     def as_recorded(self, schema: TableSchema, types_since: int, layout: Layout) -> OpenTable:
         """Return the table with columns that its chain records, without opening it. It takes no rows. Raises ConfigError."""

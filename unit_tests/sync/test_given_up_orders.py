@@ -13,7 +13,7 @@ import pytest
 
 from destination_s3_spark import tables
 from destination_s3_spark.chain.log import Chain
-from destination_s3_spark.errors import ConfigError
+from destination_s3_spark.errors import ConfigError, TransientError
 from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
@@ -105,6 +105,20 @@ def test_what_waits_is_merged_by_what_it_landed_under(lake: InlineLake, other: s
     lake.options = {"tables": {}}
     lake.sync(catalog(2, **now), [record(6, "f1", 7), state(5), status("COMPLETE")])
     assert names(lake) == [(1, "a3"), (2, "b1"), (3, "c1"), (5, "e1"), (6, "f1")]
+
+
+@pytest.mark.parametrize("other", [*OTHERS, "none"])
+def test_rows_of_a_refresh_that_join_those_of_another_order_are_told(
+    lake: InlineLake, other: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    first_syncs(lake)
+    now = OTHERS.get(other, {})
+    with pytest.raises(TransientError):
+        lake.sync(catalog(2, 2, **now), [record(9, "x", 9), state(3), record(10, "y", 9)])
+    lake.sync(catalog(2, **now), [record(5, "e1", 10), state(4), status("COMPLETE")])
+    lake.sync(catalog(2, **now), [record(6, "f1", 11), state(5), status("COMPLETE")])
+    told = [entry.getMessage() for entry in caplog.records if "ended early" in entry.getMessage()]
+    assert ["2 rows that waited" in one for one in told] == ([] if other == "none" else [True])
 
 
 def test_rows_that_land_after_the_refresh_under_its_key_are_merged_by_that(lake: InlineLake) -> None:
