@@ -109,7 +109,7 @@ INTRODUCTION = f"""# Options
 For whoever writes a configuration: every option by its place in the JSON, in the order of Airbyte's form. Below an option that is an object
 (`.name`) or a list of objects (`[].name`) are its fields. `make spec` writes this page from the models in `destination_s3_spark/config/`.
 
-Options without a prefix, and those of each format, are destination-s3's. All others are optional. Blank text means that one is not set.
+Options without a prefix, and those of each format, are destination-s3's. All others are optional: blank text or null leaves one out.
 A misspelt option that only this connector has is refused; any other unknown option is a warning that names the nearest known one.
 
 *Applies* says what a changed option does to a table that exists: nothing means from the next sync on, **{Applies.NEW_FILES}** leaves

@@ -39,7 +39,10 @@ def documented(applies: Applies | None = None, page: str | None = None) -> dict[
 
 
 class Settings(BaseModel):
-    """A part of the configuration. Unknown keys are errors. Blank text counts as absent: Airbyte's UI sends "" for an empty box."""
+    """A part of the configuration. Unknown keys are errors.
+
+    Blank text and null count as absent: Airbyte's form sends "" for an empty box, and programs that write configurations send null.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -48,11 +51,14 @@ class Settings(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _drop_blank_text(cls, values: Any) -> Any:
+    def _drop_unset(cls, values: Any) -> Any:
         if not isinstance(values, Mapping):
             return values
-        optional = cls.model_fields.keys() - cls.blank_is_a_value
-        return {key: value for key, value in values.items() if not (key in optional and isinstance(value, str) and not value.strip())}
+        return {key: value for key, value in values.items() if key not in cls.model_fields or not cls._is_unset(key, value)}
+
+    @classmethod
+    def _is_unset(cls, key: str, value: Any) -> bool:
+        return value is None or (isinstance(value, str) and not value.strip() and key not in cls.blank_is_a_value)
 
 
 class OpenSettings(Settings):

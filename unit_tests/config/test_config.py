@@ -111,6 +111,26 @@ def test_blank_text_in_our_groups_means_absent(group: str, option: str) -> None:
     assert getattr(getattr(parse(**{group: {option: ""}}), group), option) is None
 
 
+@pytest.mark.parametrize(
+    "unset",
+    [
+        {"tables": None, "change_log": None, "spark": None, "publish": None, "s3": None},
+        {"s3_endpoint": None, "role_arn": None, "file_name_pattern": None},
+        {"tables": {"raw_tables": None, "history": None, "schema_change": None, "target_file_mb": None}},
+        {"publish": {"iceberg": None, "glue": None, "symlink": None}},
+        {"spark": {"conf": None, "master": None}},
+    ],
+)
+def test_null_means_absent(unset: dict[str, Any]) -> None:
+    assert parse(**unset) == parse()
+
+
+@pytest.mark.parametrize("option", sorted(MINIMAL.keys() - {"s3_bucket_region"}))
+def test_a_required_option_cannot_be_null(option: str) -> None:
+    with pytest.raises(ConfigError, match=f"{option}: "):
+        parse(**{option: None})
+
+
 def test_a_blank_master_is_the_default_one() -> None:
     assert parse(spark={"master": ""}).spark.master == "local[*]"
 
