@@ -219,7 +219,7 @@ class ColumnRules:
                 )
             if not any(_matches(rule, declared[stream]) for stream in streams):
                 raise ConfigError(
-                    f"{where}no stream of the name '{rule.stream}' declares a column '{rule.column}', so nothing would be treated. Correct "
+                    f"{where}no stream that '{rule.stream}' matches declares a column '{rule.column}', so nothing would be treated. Correct "
                     "the name, which is that of the JSON field, refresh the source's schema, or remove the entry."
                 )
 
