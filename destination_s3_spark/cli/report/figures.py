@@ -47,6 +47,14 @@ class TableFigures:
     open_uploads: int | None
     merges: MergeCost | None = None
 
+    @property
+    def syncs_without_maintenance(self) -> tuple[RecordedSync, ...]:
+        return tuple(sync for sync in self.syncs if sync.sync_id is not None)
+
+    @property
+    def last_sync(self) -> RecordedSync | None:
+        return next(reversed(self.syncs_without_maintenance), None)
+
 
 def table_figures(table: InspectedTable, uploads: OrphanUploads) -> TableFigures:
     return TableFigures(
@@ -127,7 +135,7 @@ def _reader_text(reader: PublisherState) -> str:
 
 
 def _lost_values(table: TableFigures) -> Iterator[TableFinding]:
-    last = next((sync for sync in reversed(table.syncs) if sync.sync_id is not None), None)
+    last = table.last_sync
     if last is None or not last.values_changed:
         return
     fields = {value.field for value in table.values if value.sync_id == last.sync_id and value.time == (last.started_at or value.time)}

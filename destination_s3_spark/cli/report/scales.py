@@ -196,9 +196,9 @@ class Numbers:
 class Chart:
     """A chart.
 
-    `lead` says in a sentence what it shows. It is what people hear who do not see the chart. `line` and `area` are SVG paths of a chart of
-    steps, `dots` its points. `remark` says what was left out. `legend` has
-    the looks of the marks with their meanings, where there is more than one.
+    `lead` says in a sentence what it shows. It is what people hear who do not see the chart. `line` is the SVG path of a chart of steps,
+    `dots` its points. `remark` says what was left out. `legend` has the looks of the marks with their meanings, where there is more than
+    one.
     """
 
     title: str
@@ -209,7 +209,6 @@ class Chart:
     marks: tuple[Mark, ...]
     numbers: Numbers
     line: str = ""
-    area: str = ""
     dots: str = ""
     remark: str = ""
     legend: tuple[tuple[str, str], ...] = ()
@@ -242,15 +241,14 @@ def bars(values: Sequence[float], y: Scale, titles: Sequence[str], looks: Sequen
     return tuple(found)
 
 
-def steps(times: Sequence[datetime], values: Sequence[float], y: Scale, titles: Sequence[str]) -> tuple[tuple[Mark, ...], str, str, str]:
-    """Return marks, line, area and points of values that hold until the next one, from the first time to the last."""
+def steps(times: Sequence[datetime], values: Sequence[float], y: Scale, titles: Sequence[str]) -> tuple[tuple[Mark, ...], str, str]:
+    """Return marks, line and points of values that hold until the next one, from the first time to the last."""
     span = (times[-1] - times[0]).total_seconds()
     xs = [((time - times[0]).total_seconds() / span if span else 0.0) * WIDTH * LAST_PLACE for time in times]
     ys = [HEIGHT * (1 - y.share(value)) for value in values]
     line = f"M0 {ys[0]:.1f}" + "".join(f"H{x:.1f}V{height:.1f}" for x, height in zip(xs[1:], ys[1:], strict=True)) + f"H{WIDTH}"
-    area = f"{line}V{HEIGHT}H0Z"
     # A line without a length and with round ends is a dot that stays round when the plot is stretched.
     dots = "".join(f"M{x:.1f} {height:.1f}h0" for x, height in zip(xs, ys, strict=True))
     middles = [0.0, *((left + right) / 2 for left, right in pairwise(xs)), float(WIDTH)]
     marks = [Mark(left, 0, right - left, HEIGHT, title) for left, right, title in zip(middles, middles[1:], titles, strict=False)]
-    return tuple(marks), line, area, dots
+    return tuple(marks), line, dots

@@ -81,7 +81,7 @@ def growth(table: TableFigures, what: Literal["table_rows", "table_bytes"], most
     scale = number_scale(max(values), "rows") if what == "table_rows" else size_scale(max(values))
     first, last = drawn[0].time, drawn[-1].time
     titles = [f"{moment(commit.time)}, block {commit.block}: {text(value)}" for commit, value in zip(drawn, values, strict=True)]
-    marks, line, area, dots = steps([commit.time for commit in drawn], values, scale, titles)
+    marks, line, dots = steps([commit.time for commit in drawn], values, scale, titles)
     now = f"{text(values[-1])} after {counted(len(every), 'commit')}"
     figure: Callable[[int], str] = number_text if what == "table_rows" else size_text
     rows = (
@@ -97,7 +97,6 @@ def growth(table: TableFigures, what: Literal["table_rows", "table_bytes"], most
         marks,
         Numbers(("block", "committed (UTC)", "rows" if what == "table_rows" else "size"), tuple(rows)),
         line,
-        area,
         dots if len(drawn) <= DOTS_DRAWN else "",
         f"{number_text(len(drawn))} of {number_text(len(every))} commits are drawn, evenly chosen." if len(drawn) < len(every) else "",
     )
@@ -108,13 +107,8 @@ def data_commits(table: TableFigures) -> tuple[Commit, ...]:
     return tuple(commit for commit in table.commits if commit.kind in DATA_KINDS and not commit.taken_back)
 
 
-def drawn_syncs(table: TableFigures) -> tuple[RecordedSync, ...]:
-    """Return the newest syncs, without repairs and rebuilds."""
-    return tuple(sync for sync in table.syncs if sync.sync_id is not None)[-SYNCS_DRAWN:]
-
-
 def duration(table: TableFigures) -> Chart | Absent:
-    syncs = drawn_syncs(table)
+    syncs = table.syncs_without_maintenance[-SYNCS_DRAWN:]
     known = [sync.duration_s for sync in syncs if sync.duration_s is not None]
     if not known:
         return Absent("Duration of each sync", "No sync began among the blocks that were read.")
@@ -129,7 +123,7 @@ def duration(table: TableFigures) -> Chart | Absent:
 
 
 def throughput(table: TableFigures) -> Chart | Absent:
-    syncs = drawn_syncs(table)
+    syncs = table.syncs_without_maintenance[-SYNCS_DRAWN:]
     values = [rows_per_second(sync) or 0.0 for sync in syncs]
     if not any(values):
         return Absent("Rows per second of each sync", "No sync brought rows and told how long it took.")
@@ -159,7 +153,7 @@ def _rate(rows: float) -> str:
 def _of_syncs(title: str, lead: str, table: TableFigures, syncs: Sequence[RecordedSync], values: Sequence[float], scale: Scale) -> Chart:
     names = [session_text(sync.sync_id) for sync in syncs]
     titles = [f"{name}, {moment(sync.started_at)}: {_sync_text(sync)}" for name, sync in zip(names, syncs, strict=True)]
-    every = sum(sync.sync_id is not None for sync in table.syncs)
+    every = len(table.syncs_without_maintenance)
     ends = [end for end in SyncEnd if any(sync.end is end for sync in syncs)]
     rows = (
         (
@@ -256,7 +250,7 @@ class Quality:
 
 
 def quality(table: TableFigures) -> Quality | Absent:
-    syncs = drawn_syncs(table)
+    syncs = table.syncs_without_maintenance[-SYNCS_DRAWN:]
     places = {_key(sync): place for place, sync in enumerate(syncs)}
     found = [(place, value) for value in table.values if (place := _place(value, places)) is not None]
     if not found:
@@ -268,7 +262,7 @@ def quality(table: TableFigures) -> Quality | Absent:
     scale = measure_scale(max(value.share for _, value in found) * 100, "%")
     total = sum(value.values for _, value in found)
     newest = sum(value.values for place, value in found if place == len(syncs) - 1)
-    every = sum(sync.sync_id is not None for sync in table.syncs)
+    every = len(table.syncs_without_maintenance)
     return Quality(
         QUALITY_TITLE,
         _lead(total, newest, len(syncs)),

@@ -12,7 +12,7 @@ from destination_s3_spark.cli.inspection.commits import MergeCost, SyncEnd
 from destination_s3_spark.cli.inspection.summary import PublisherState, ReaderState
 from destination_s3_spark.cli.inspection.table import FileStatus, RecordedChange
 from destination_s3_spark.cli.report.figures import TableFigures, findings
-from destination_s3_spark.cli.report.page import page, render, timeline
+from destination_s3_spark.cli.report.page import page, render
 from destination_s3_spark.cli.report.scales import HEIGHT, WIDTH, Absent, Chart, thinned
 from destination_s3_spark.cli.report.table_charts import (
     FIELDS_DRAWN,
@@ -218,16 +218,21 @@ def test_uploads_that_the_store_does_not_list_are_not_none() -> None:
 def test_schemas_are_told_newest_first() -> None:
     changes = [RecordedChange(0, "1-0-0", at(0), 1, 4, None, None, None, None)]
     changes += [RecordedChange(1, "2-0-0", at(1), 5, 6, "Recovery", f"/f{number}", "integer", "string") for number in range(10)]
-    found = timeline(changes)
-
-    assert [(event.version, event.columns, len(event.changes), event.more) for event in found.events] == [
-        ("version 2-0-0", "6 columns", 8, 2),
-        ("version 1-0-0", "4 columns", 0, 0),
-    ]
-    assert found.events[0].changes[0] == "Recovery /f0: integer → string"
+    first, second, *others = timeline(changes)
+    assert others == []
+    assert first.startswith("version 2-0-0 2026-03-02 12:30:00 UTC, block 5 · 6 columns Recovery /f0: integer → string ")
+    assert first.endswith(" Recovery /f7: integer → string and 2 more")
+    assert second == "version 1-0-0 2026-03-01 12:30:00 UTC, block 1 · 4 columns"
     many = [RecordedChange(number, None, START + timedelta(days=number), number, 1, None, None, None, None) for number in range(15)]
-    assert timeline(many).remark == "3 earlier schemas not shown."
-    assert timeline(many).events[0].version == "schema 14"
+    assert "3 earlier schemas not shown." in html(replace(figures(), schemas=tuple(many)))
+    assert timeline(many)[0].startswith("schema 14 ")
+
+
+def timeline(changes: list[RecordedChange]) -> list[str]:
+    """The words about each schema on the page."""
+    _, _, shown = html(replace(figures(), schemas=tuple(changes))).partition('<ol class="timeline">')
+    items = shown.partition("</ol>")[0].split("<li><strong>")[1:]
+    return [" ".join(re.sub(r"<[^>]*>", " ", item).split()) for item in items]
 
 
 @pytest.mark.parametrize(("size", "costly"), [(10**9, False), (10**9 + 1, True)])
