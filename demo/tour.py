@@ -179,7 +179,7 @@ def _show_delta_tables(config: Config, endpoint: str) -> None:
     shown = [*tables, *(history for table in tables if (history := table.history()) is not None)]
     roots = [table.state.identity.final_root for table in shown]
     read = delta_tables.read([f"s3://{BUCKET}/{root}" for root in roots], endpoint, KEY_ID, SECRET_KEY, REGION)
-    terminal.table(Rows(read, DELTA_TABLES, "no tables"))
+    terminal.table(Rows(read, delta_tables.DeltaReading, DELTA_TABLES, "no tables"))
     sys.stdout.flush()
 
 
@@ -243,7 +243,7 @@ def first_rows(rows: pa.Table, count: int) -> Rows:
         cells.append(Cell(name, lambda record, name=name: record[name]))  # type: ignore[misc]
     if more := len(names) - len(cells):
         cells.append(Cell(f"and {more} more columns", lambda _: "…"))
-    return Rows(records, cells, "No rows.")
+    return Rows(records, dict, cells, "No rows.")
 
 
 def versions(rows: pa.Table) -> Rows:
@@ -251,7 +251,7 @@ def versions(rows: pa.Table) -> Rows:
     most = max(rows["id"].value_counts().to_pylist(), key=lambda counted: counted["counts"])["values"]
     found = [row for row in rows.select(VERSION_COLUMNS).to_pylist() if row["id"] == most]
     records = [{name: value_text(value) for name, value in row.items()} for row in sorted(found, key=lambda row: row["_valid_from"])]
-    return Rows(records, [Cell(name, lambda record, name=name: record[name]) for name in VERSION_COLUMNS], "No versions.")  # type: ignore[misc]
+    return Rows(records, dict, [Cell(name, lambda record, name=name: record[name]) for name in VERSION_COLUMNS], "No versions.")  # type: ignore[misc]
 
 
 def value_text(value: Any) -> str:

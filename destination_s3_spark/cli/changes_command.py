@@ -27,11 +27,14 @@ from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.wording import printable_json
 
 
-def run(config_path: str, name: str, namespace: str | None, key: Mapping[str, Any], interval: Interval, *, from_last_snapshot: bool) -> int:
+def run(
+    config_path: str, name: str, namespace: str | None, *, key: str | None, first: int | None, last: int | None, latest_snapshot: bool
+) -> int:
     """Print the records in log order, one per line. Raises ConfigError when there is no log, DataError when it is damaged.
 
-    `key`: values of key columns, all of which a record must have.
+    `key`: a JSON object of key columns with the values that a record must have. `first` and `last` are sequence numbers.
     """
+    wanted = {} if key is None else key_filter(key)
     config = read_config(config_path)
     store = S3Store(s3_settings(config))
     template = path_template(config, datetime.now(UTC), sync_id=0)
@@ -40,8 +43,8 @@ def run(config_path: str, name: str, namespace: str | None, key: Mapping[str, An
         raise ConfigError(_no_log(store, f"{template.base}{CHANGES_FOLDER}/", StreamId.of(namespace, name), config.s3_bucket_name))
     shown = nullcontext(None) if sys.stdout.isatty() else Progress("reading the change log")
     with suppress(BrokenPipeError), shown as progress:  # the reader closed the pipe early (`| head`)
-        groups = log.from_last_snapshot() if from_last_snapshot else log.groups
-        for number, record in enumerate(_records(log, groups, key, interval), start=1):
+        groups = log.from_last_snapshot() if latest_snapshot else log.groups
+        for number, record in enumerate(_records(log, groups, wanted, Interval(first, last)), start=1):
             sys.stdout.buffer.write(printable_json(orjson.dumps(record, default=_number, option=orjson.OPT_APPEND_NEWLINE)))
             if progress is not None:
                 progress.update(number, note="records printed")

@@ -312,18 +312,18 @@ _SIGNS = {
 }
 
 
-def run(config_path: str, catalog_path: str | None, output: Output) -> int:
+def run(config_path: str, catalog_path: str | None, output: str) -> int:
     """Print the findings as they come and return 1 if any is bad."""
     options = read_options(config_path)
     catalog = None if catalog_path is None else read_file(catalog_path, "catalog")
     findings: list[Finding] = []
     terminal = Terminal()
     for finding in _findings(options, catalog):
-        if output is Output.TABLE:
+        if Output(output) is Output.TABLE:
             _print(terminal, finding, new_part=not findings or findings[-1].part != finding.part)
         findings.append(finding)
     bad = sum(finding.verdict is Verdict.BAD for finding in findings)
-    if output is Output.JSON:
+    if Output(output) is Output.JSON:
         write_json(findings)
     else:
         doubtful = sum(finding.verdict is Verdict.DOUBTFUL for finding in findings)

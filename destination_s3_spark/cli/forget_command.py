@@ -189,11 +189,11 @@ def run(  # noqa: PLR0913 (one parameter per option)
     namespace: str | None,
     texts: Sequence[str],
     *,
-    keys: str | None = None,
-    cascade: str | None = None,
-    record: str | None = None,
-    forever: bool = False,
-    dry_run: bool = False,
+    keys: str | None,
+    cascade: str | None,
+    record: str | None,
+    forever: bool,
+    dry_run: bool,
 ) -> int:
     """Forget rows of the table of a stream, or of those that match a pattern, one after the other. Return 1 if a table failed.
 

@@ -6,18 +6,18 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
+
+from click import UsageError
 
 from destination_s3_spark.cli import views
 from destination_s3_spark.cli.configuration import read_config, write_file
-from destination_s3_spark.cli.inspection.commits import ChangedValue, Commit, RecordedSync, changed_values, commits, merge_cost, syncs
+from destination_s3_spark.cli.inspection.commits import changed_values, commits, merge_cost, syncs
 from destination_s3_spark.cli.inspection.ddl import SqlEngine, ddl
 from destination_s3_spark.cli.inspection.summary import PublisherState, ReaderState, TableSummary, readers, summary
 from destination_s3_spark.cli.inspection.table import (
     TABLES_AT_ONCE,
-    InspectedColumn,
     InspectedTable,
-    TableFile,
     columns,
     file_totals,
     find_tables,
@@ -42,55 +42,67 @@ SYNCS_SHOWN = 10
 """Last sessions in the overview of one table."""
 
 
-def run(
-    config_path: str, name: str | None, namespace: str | None, view: str | None, output: Output, most_blocks: int, *, wide: bool
+def run(  # noqa: PLR0913 (one parameter per option)
+    config_path: str,
+    name: str | None,
+    namespace: str | None,
+    *,
+    table: str | None,
+    view: str | None,
+    output: str,
+    wide: bool,
+    most_blocks: int,
+    engine: str | None,
+    schema_file: Path | None,
+    form: str,
 ) -> int:
-    """Print all tables, one table or a view of it. Return 1 if a table could not be read; the others are printed.
+    """Print all tables, one table, a view of it or its statement for an engine, or write its schema.
 
-    `name` is that of a stream, or its namespace, a dot and the name; all tables are printed without one.
-
-    Raises ConfigError if the configuration is wrong or there is no such table.
+    `table` is another form of `name`. Returns 1 if a table could not be read; the others are printed. Raises UsageError, and ConfigError
+    if the configuration is wrong, there is no such table or its schema, no statement, or a file that cannot be written.
     """
-    factory = table_factory(read_config(config_path))
-    terminal = Terminal(wide=wide)
-    found = find_tables(factory)
+    if name is not None and table is not None:
+        raise UsageError(f"TABLE is {table} and --stream is {name}: name the table once.")
+    name = name or table
+    factory, terminal = table_factory(read_config(config_path)), Terminal(wide=wide)
+    if engine is not None:
+        head = _head(factory, name, namespace, "--ddl", "prints the statement")
+        sys.stdout.write(ddl(head, factory.config, SqlEngine(engine)))
+        return 0
+    if schema_file is not None:
+        head = _head(factory, name, namespace, "--export-schema", "writes the schema")
+        return _export_schema(head, schema_file, form)
+    shown_as, found = Output(output), find_tables(factory)
     publishers = factory.publishers(found)
     if name is None:
         found = replace(found, tables=tuple(factory.choose(found, None, namespace)))
-        return report_unread(_all_tables(factory, publishers, found, output, terminal))
+        return report_unread(_all_tables(factory, publishers, found, shown_as, terminal))
     tables = choose(factory, found, name, namespace)
-    if output is not Output.TABLE:
+    if shown_as is not Output.TABLE:
         _require_one(tables)
 
-    def show(table: FoundTable) -> None:
-        with Progress(f"reading the chain of {table.stream}"):
-            shown = publishers[table.stream] if view is None else ()
-            read = read_table(factory, table, shown, most_blocks, keys=view == "files")
+    def show(one: FoundTable) -> None:
+        with Progress(f"reading the chain of {one.stream}"):
+            shown = publishers[one.stream] if view is None else ()
+            read = read_table(factory, one, shown, most_blocks, keys=view == "files")
         if view is None:
-            _one_table(read, output, terminal)
+            _one_table(read, shown_as, terminal)
         else:
-            _one_view(read, view, output, terminal)
+            _one_view(read, view, shown_as, terminal)
 
-    return report_unread([unread for table in tables if (unread := shown_or_unread(table, show)) is not None])
-
-
-def print_ddl(config_path: str, name: str, namespace: str | None, engine: SqlEngine) -> int:
-    """Print the statement that defines a table in an engine. Raises ConfigError if there is no such table or no statement."""
-    config = read_config(config_path)
-    factory = table_factory(config)
-    table = _require_one(choose(factory, factory.find(), name, namespace))
-    sys.stdout.write(ddl(read_head(factory, table), config, engine))
-    return 0
+    return report_unread([unread for one in tables if (unread := shown_or_unread(one, show)) is not None])
 
 
-def export_schema(config_path: str, name: str, namespace: str | None, file: Path, form: str) -> int:
-    """Write a table's current Arrow schema to a file, as an encapsulated IPC message or (odf) a bare flatbuffer.
+def _head(factory: TableFactory, name: str | None, namespace: str | None, option: str, does: str) -> InspectedTable:
+    """Read the head of the table of an option. Raises UsageError without a name, ConfigError if there is no such table or more than one."""
+    if name is None:
+        raise UsageError(f"{option} {does} of one table: say which, as in inspect TABLE {option}.")
+    return read_head(factory, _require_one(choose(factory, factory.find(), name, namespace)))
 
-    Raises ConfigError when there is no such table or more than one, when it has no schema yet, or when the file cannot be written.
-    """
-    factory = table_factory(read_config(config_path))
-    table = _require_one(choose(factory, factory.find(), name, namespace))
-    found = read_head(factory, table).columns
+
+def _export_schema(table: InspectedTable, file: Path, form: str) -> int:
+    """Write a table's current Arrow schema to a file, as an encapsulated IPC message or (odf) a bare flatbuffer. Raises ConfigError."""
+    found = table.columns
     if found is None:
         raise without_schema(table.stream)
     write_file(file, bare_flatbuffer(found) if form == "odf" else found.serialize().to_pybytes(), "schema")
@@ -120,7 +132,7 @@ def _all_tables(factory: TableFactory, publishers: Publishers, found: FoundTable
 
     tables, unread = read_all(found, read, TABLES_AT_ONCE)
     rows = [row for row, _ in tables]
-    write_rows(views.summaries(rows, factory.place), output, TableSummary, terminal)
+    write_rows(views.summaries(rows, factory.place), output, terminal)
     if output is not Output.TABLE or not rows:
         return unread
     behind = [state for _, states in tables for state in states if state.state is not ReaderState.CURRENT]
@@ -153,7 +165,7 @@ def _one_table(table: InspectedTable, output: Output, terminal: Terminal) -> Non
         case Output.JSON:
             write_json({"table": about, "merges": merges, "readers": readers(table), **{title: shown.rows for title, shown in parts}})
         case Output.CSV:
-            write_rows(views.summaries([about], ""), output, TableSummary, terminal)
+            write_rows(views.summaries([about], ""), output, terminal)
 
 
 def _one_view(table: InspectedTable, view: str, output: Output, terminal: Terminal) -> None:
@@ -163,8 +175,7 @@ def _one_view(table: InspectedTable, view: str, output: Output, terminal: Termin
     first = table.blocks[0].sequence_number if table.blocks else 0
     if first and output is Output.TABLE:
         terminal.say(f"(read from block {first} on; --blocks N reads more of the chain)")
-    shown, row_type = _VIEWS[view](table)
-    write_rows(shown, output, row_type, terminal)
+    write_rows(_VIEWS[view](table), output, terminal)
 
 
 def _schema(table: InspectedTable, output: Output, terminal: Terminal) -> None:
@@ -176,7 +187,7 @@ def _schema(table: InspectedTable, output: Output, terminal: Terminal) -> None:
         case Output.JSON:
             write_json({title: rows.rows for title, rows in parts})
         case Output.CSV:
-            write_rows(shown, output, InspectedColumn, terminal)
+            write_rows(shown, output, terminal)
 
 
 def _print_parts(parts: Sequence[tuple[str, Rows]], terminal: Terminal) -> None:
@@ -186,9 +197,9 @@ def _print_parts(parts: Sequence[tuple[str, Rows]], terminal: Terminal) -> None:
 
 
 _TITLES = {"files": "Files", "columns": "Columns", "syncs": "Last syncs", "history": "Schemas"}
-_VIEWS: Mapping[str, Callable[[InspectedTable], tuple[Rows, type[Any]]]] = {
-    "files": lambda table: (views.files(table_files(table)), TableFile),
-    "syncs": lambda table: (views.syncs(syncs(table.blocks)), RecordedSync),
-    "values": lambda table: (views.values(changed_values(table.blocks)), ChangedValue),
-    "commits": lambda table: (views.commits(commits(table)), Commit),
+_VIEWS: Mapping[str, Callable[[InspectedTable], Rows]] = {
+    "files": lambda table: views.files(table_files(table)),
+    "syncs": lambda table: views.syncs(syncs(table.blocks)),
+    "values": lambda table: views.values(changed_values(table.blocks)),
+    "commits": lambda table: views.commits(commits(table)),
 }

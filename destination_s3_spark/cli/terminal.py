@@ -60,6 +60,7 @@ class Rows:
     """Rows to print: dataclasses of one type, and the cells of their table. `none` is said instead of a table without rows."""
 
     rows: Sequence[Any]
+    row_type: type[Any]
     cells: Sequence[Cell]
     none: str
 
@@ -131,14 +132,14 @@ def write_csv(rows: Iterable[Any], fields: Sequence[str]) -> None:
     _write_bytes(text.getvalue().encode())
 
 
-def write_rows(shown: Rows, output: Output, row_type: type[Any], terminal: Terminal) -> None:
+def write_rows(shown: Rows, output: Output, terminal: Terminal) -> None:
     match output:
         case Output.TABLE:
             terminal.table(shown)
         case Output.JSON:
             write_json(shown.rows)
         case Output.CSV:
-            write_csv(shown.rows, [field.name for field in dataclasses.fields(row_type)])
+            write_csv(shown.rows, [field.name for field in dataclasses.fields(shown.row_type)])
 
 
 def _write_bytes(data: bytes) -> None:

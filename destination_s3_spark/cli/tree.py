@@ -1,11 +1,12 @@
-"""Tree of all commands with their options and help. Each operator command imports its own module when it runs."""
+"""Tree of all commands with their options and help."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
+from typing import Any
 
 import click
 from click.shell_completion import get_completion_class, shell_complete
@@ -17,7 +18,7 @@ SHELLS = ("bash", "zsh", "fish")
 VIEWS = ("files", "schema", "syncs", "values", "commits")
 ENGINES = ("athena", "trino", "spark", "duckdb", "clickhouse", "redshift", "databricks", "snowflake")
 
-Option = Callable[[Callable[..., int]], Callable[..., int]]
+Option = Callable[[Callable[..., None]], Callable[..., None]]
 
 
 class _Tree(click.Group):
@@ -74,23 +75,49 @@ def tree() -> None:
     """Airbyte destination for typed tables on plain S3, and commands to look after the tables."""
 
 
-_config_option: Option = click.option("--config", required=True, metavar="FILE", type=click.Path(), help="The connector's configuration.")
+def _runs(place: str) -> Callable[[Callable[..., None]], click.Command]:
+    """Make a command of a function that has its name and help. `place`: the module of this package and in it the function that runs.
+
+    That one gets the options by their names, and returns the exit code. Its module is imported then, because most take seconds.
+    """
+    module, _, function = place.rpartition(".")
+
+    def run(**options: Any) -> int:
+        code: int = getattr(import_module(f"{__package__}.{module}"), function)(**options)
+        return code
+
+    def add(described: Callable[..., None]) -> click.Command:
+        command = tree.command()(described)
+        command.callback = run
+        return command
+
+    return add
 
 
-def _table_options(text: str, *, pattern: bool = True) -> Option:
-    """Return the options that choose the tables of a command."""
+_FILE = click.Path(path_type=Path)
+_CONFIG_HELP = "The connector's configuration."
+_config_option: Option = click.option("--config", "config_path", required=True, metavar="FILE", type=click.Path(), help=_CONFIG_HELP)
+
+
+def _table_options(text: str, *, pattern: bool = True, needed: str | None = None) -> Option:
+    """Return the options that choose the tables of a command. `needed`: what is said where it cannot do without a stream."""
     text += " It may be a pattern with * and ?." if pattern else ""
 
-    def add(command: Callable[..., int]) -> Callable[..., int]:
+    def given(_context: click.Context, _parameter: click.Parameter, name: str | None) -> str | None:
+        if name is None and needed is not None:
+            raise click.UsageError(needed)
+        return name
+
+    def add(command: Callable[..., None]) -> Callable[..., None]:
         about = "The stream's namespace, where the name alone is not enough. '' is for a stream without one."
         command = click.option("--namespace", metavar="NS", help=about)(command)
-        command = click.option("--stream", metavar="NAME", help=text)(command)
+        command = click.option("--stream", "name", metavar="NAME", callback=given, help=text)(command)
         return _config_option(command)
 
     return add
 
 
-_CONFIG = click.Option(["--config"], required=True, metavar="FILE", type=click.Path(), help="The connector's configuration.")
+_CONFIG = click.Option(["--config"], required=True, metavar="FILE", type=click.Path(), help=_CONFIG_HELP)
 _CATALOG = click.Option(["--catalog"], required=True, metavar="FILE", type=click.Path(), help="The configured catalog.")
 _FORGET = click.Option(["--forget"], is_flag=True, help="Also try the permissions that forget needs.")
 # `__main__` runs Airbyte's commands itself: here are only their help and their completion.
@@ -99,17 +126,23 @@ tree.add_command(click.Command("check", params=[_CONFIG, _FORGET], help="Check t
 tree.add_command(click.Command("write", params=[_CONFIG, _CATALOG], help="Sync the messages on standard input into the tables."))
 
 
-@tree.command()
+@_runs("inspect_command.run")
 @click.argument("table", required=False)
 @click.argument("view", required=False, type=click.Choice(VIEWS))
 @_table_options("Another way to name TABLE, for names with a dot.", pattern=False)
 @click.option("--output", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True, help="Form of the output.")
 @click.option("--wide", is_flag=True, help="Let lines be longer than the terminal is wide.")
 @click.option(
-    "--blocks", type=click.IntRange(min=1), default=1_000, show_default=True, metavar="N", help="Read the newest N blocks for the history."
+    "--blocks",
+    "most_blocks",
+    type=click.IntRange(min=1),
+    default=1_000,
+    show_default=True,
+    metavar="N",
+    help="Read the newest N blocks for the history.",
 )
-@click.option("--ddl", type=click.Choice(ENGINES), help="Print the statement that defines the table in this engine.")
-@click.option("--export-schema", metavar="FILE", type=click.Path(), help="Write the table's Arrow schema to this file.")
+@click.option("--ddl", "engine", type=click.Choice(ENGINES), help="Print the statement that defines the table in this engine.")
+@click.option("--export-schema", "schema_file", metavar="FILE", type=_FILE, help="Write the table's Arrow schema to this file.")
 @click.option(
     "--form",
     type=click.Choice(["ipc", "odf"]),
@@ -117,19 +150,7 @@ tree.add_command(click.Command("write", params=[_CONFIG, _CATALOG], help="Sync t
     show_default=True,
     help="Form of that file: an Arrow IPC message, or Open Data Fabric's bare flatbuffer.",
 )
-def inspect(  # noqa: PLR0913, PLR0917 (one parameter per option)
-    config: str,
-    table: str | None,
-    view: str | None,
-    stream: str | None,
-    namespace: str | None,
-    output: str,
-    wide: bool,
-    blocks: int,
-    ddl: str | None,
-    export_schema: str | None,
-    form: str,
-) -> int:
+def inspect() -> None:
     """Show what is in the tables of a configuration.
 
     Reads the chains under the configured bucket path, which are the truth about the tables, and changes nothing. Without TABLE: one line
@@ -144,56 +165,47 @@ def inspect(  # noqa: PLR0913, PLR0917 (one parameter per option)
       values   the fields with values that were nulled or cut, and why
       commits  the blocks of the table's chain
     """
-    from destination_s3_spark.cli import inspect_command  # noqa: PLC0415
-    from destination_s3_spark.cli.inspection.ddl import SqlEngine  # noqa: PLC0415
-    from destination_s3_spark.cli.terminal import Output  # noqa: PLC0415
-
-    if stream is not None and table is not None:
-        raise click.UsageError(f"TABLE is {table} and --stream is {stream}: name the table once.")
-    name = stream or table
-    if ddl is not None:
-        name = _required(name, "--ddl prints the statement of one table: say which, as in inspect TABLE --ddl.")
-        return inspect_command.print_ddl(config, name, namespace, SqlEngine(ddl))
-    if export_schema is not None:
-        name = _required(name, "--export-schema writes the schema of one table: say which, as in inspect TABLE --export-schema.")
-        return inspect_command.export_schema(config, name, namespace, Path(export_schema), form)
-    return inspect_command.run(config, name, namespace, view, Output(output), blocks, wide=wide)
 
 
-@tree.command()
+@_runs("report.page.run")
 @_config_option
-@click.option("--out", metavar="FILE", type=click.Path(), default="report.html", show_default=True, help="Write the page to this file.")
+@click.option("--out", metavar="FILE", type=_FILE, default="report.html", show_default=True, help="Write the page to this file.")
 @click.option(
-    "--blocks", type=click.IntRange(min=1), default=1_000, show_default=True, metavar="N", help="Read the newest N blocks of each table."
+    "--blocks",
+    "most_blocks",
+    type=click.IntRange(min=1),
+    default=1_000,
+    show_default=True,
+    metavar="N",
+    help="Read the newest N blocks of each table.",
 )
-def report(config: str, out: str, blocks: int) -> int:
+def report() -> None:
     """Write a page with charts about all tables.
 
     One HTML file, which needs no network: growth, files by size, duration and speed of syncs, values that did not fit their type, schemas,
     how the last syncs ended, and what needs a look. The numbers are those of inspect. Reads the chains and changes nothing.
     """
-    from destination_s3_spark.cli.report import page  # noqa: PLC0415
-
-    return page.run(config, Path(out), blocks)
 
 
-@tree.command()
+@_runs("diagnosis.run")
 @_config_option
-@click.option("--catalog", metavar="FILE", type=click.Path(), help="A configured catalog: show where each stream's table is or will be.")
+@click.option(
+    "--catalog",
+    "catalog_path",
+    metavar="FILE",
+    type=click.Path(),
+    help="A configured catalog: show where each stream's table is or will be.",
+)
 @click.option("--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Form of the output.")
-def doctor(config: str, catalog: str | None, output: str) -> int:
+def doctor() -> None:
     """Say what is right and wrong about a configuration.
 
     Tries everything that a sync needs, each by itself: the options, the endpoint, the clock, every permission, conditional writes, Java and
     Spark, the spool directory and the memory. What it writes into the bucket is removed. The exit code is 1 if a sync cannot work.
     """
-    from destination_s3_spark.cli import diagnosis  # noqa: PLC0415
-    from destination_s3_spark.cli.terminal import Output  # noqa: PLC0415
-
-    return diagnosis.run(config, catalog, Output(output))
 
 
-@tree.command()
+@_runs("registry_command.print_catalog")
 @click.argument("discovered", default="-", type=click.Path())
 @click.option("--select", multiple=True, metavar="NAME", help="Only this stream: a name, with or without its namespace, or a pattern (*).")
 @click.option("--sync-mode", type=click.Choice(["full_refresh", "incremental"]), help="Instead of the best that the source offers.")
@@ -202,7 +214,7 @@ def doctor(config: str, catalog: str | None, output: str) -> int:
     type=click.Choice(["append", "append_dedup", "overwrite"]),
     help="Instead of append_dedup for incremental streams with a key, append for those without, and overwrite for the others.",
 )
-def catalog(discovered: str, select: tuple[str, ...], sync_mode: str | None, destination_sync_mode: str | None) -> int:
+def catalog() -> None:
     """Make a configured catalog from what a source discovers.
 
     Reads the output of the source's discover from the file DISCOVERED or from standard input, and prints the catalog that both the source's
@@ -211,22 +223,12 @@ def catalog(discovered: str, select: tuple[str, ...], sync_mode: str | None, des
     \b
     some-source discover --config source.json | destination-s3-spark catalog > catalog.json
     """
-    from destination_s3_spark.cli import registry_command  # noqa: PLC0415
-    from destination_s3_spark.protocol.catalog import DestinationSyncMode  # noqa: PLC0415
-    from destination_s3_spark.protocol.discovered import Choice, SyncMode  # noqa: PLC0415
-
-    choice = Choice(
-        select,
-        None if sync_mode is None else SyncMode(sync_mode),
-        None if destination_sync_mode is None else DestinationSyncMode(destination_sync_mode),
-    )
-    return registry_command.print_catalog(discovered, choice)
 
 
-@tree.command()
+@_runs("registry_command.run")
 @click.option("--base", metavar="FILE", type=click.Path(), help="A registry, or - for standard input: print a copy that has the entry.")
 @click.option("--image", metavar="NAME:TAG", help="The connector's image, where it has another name or tag than in this release.")
-def registry(base: str | None, image: str | None) -> int:
+def registry() -> None:
     """Make an entry for a connector registry of one's own.
 
     Prints the connector's entry, or with --base a copy of Airbyte's oss_registry.json that has it, for CONNECTOR_REGISTRY_BASE_URL. A
@@ -235,130 +237,93 @@ def registry(base: str | None, image: str | None) -> int:
     \b
     destination-s3-spark registry --base oss_registry.json > with_s3_spark.json
     """
-    from destination_s3_spark.cli import registry_command  # noqa: PLC0415
-
-    return registry_command.run(base, image)
 
 
-@tree.command()
-@_table_options("The stream whose change log is printed.", pattern=False)
+@_runs("changes_command.run")
+@_table_options(
+    "The stream whose change log is printed.", pattern=False, needed="changes prints the log of one table: say which with --stream."
+)
 @click.option("--key", metavar="JSON", help="Only records of rows with this key, such as '{\"id\": 42}'.")
 @click.option("--from", "first", type=click.IntRange(min=1), metavar="N", help="Only records from this sequence number on.")
 @click.option("--to", "last", type=click.IntRange(min=1), metavar="N", help="Only records up to this sequence number.")
 @click.option("--latest-snapshot", is_flag=True, help="Start at the last snapshot, which is enough to build the table.")
-def changes(
-    config: str, stream: str | None, namespace: str | None, key: str | None, first: int | None, last: int | None, latest_snapshot: bool
-) -> int:
+def changes() -> None:
     """Print the change log of a table as JSON lines.
 
     Reads the change log of a deduplicated table, in whatever format it is written, and prints one JSON object for each event or row, in log
     order. Reads only the log's own objects and changes nothing.
     """
-    from destination_s3_spark.change_log.reading import Interval  # noqa: PLC0415
-    from destination_s3_spark.cli import changes_command  # noqa: PLC0415
-
-    name = _required(stream, "changes prints the log of one table: say which with --stream.")
-    wanted = {} if key is None else changes_command.key_filter(key)
-    return changes_command.run(config, name, namespace, wanted, Interval(first, last), from_last_snapshot=latest_snapshot)
 
 
-@tree.command()
+@_runs("repair_command.repair_tables")
 @_table_options("Repair the tables of this stream only.")
-def repair(config: str, stream: str | None, namespace: str | None) -> int:
+def repair() -> None:
     """Clean up what a dead sync left behind, without a sync.
 
     Finishes or takes back the last commit of a sync that died, drops its open uploads and scratch objects, and publishes the tables again.
     A table that needs nothing is not touched. A running sync of the table is stopped; start it again to continue.
     """
-    from destination_s3_spark.cli import repair_command  # noqa: PLC0415
-
-    return repair_command.repair_tables(config, stream, namespace)
 
 
-@tree.command()
+@_runs("maintenance.accept")
 @_table_options("Only the rows held back for this stream.")
-def accept(config: str, stream: str | None, namespace: str | None) -> int:
+def accept() -> None:
     """Publish rows that a sync held back.
 
     A sync that cannot tell whether its source finished holds a full refresh back if it has far fewer rows than the table
     (tables.unproven_replacement). The rows wait beside the table until this command lets them replace it, discard drops them, or the
     stream's next sync begins anew.
     """
-    from destination_s3_spark.cli import maintenance  # noqa: PLC0415
-
-    return maintenance.accept(config, stream, namespace)
 
 
-@tree.command()
+@_runs("maintenance.discard")
 @_table_options("Only the rows held back for this stream.")
-def discard(config: str, stream: str | None, namespace: str | None) -> int:
+def discard() -> None:
     """Drop rows that a sync held back, see accept. The tables keep their rows."""
-    from destination_s3_spark.cli import maintenance  # noqa: PLC0415
-
-    return maintenance.discard(config, stream, namespace)
 
 
-@tree.command()
+@_runs("repair_command.verify_tables")
 @_table_options("Verify the tables of this stream only.")
-def verify(config: str, stream: str | None, namespace: str | None) -> int:
+def verify() -> None:
     """Check whole tables, and change nothing.
 
     Reads every block of a table's chain and checks its hash, then every file: that it is there with its size, that its footer counts the
     rows that the chain says, that keys are sorted and no two files share a key or a row. Takes about a minute for 30,000 blocks and files.
     Of histories and their tables it also reads keys and times: each row has one valid version, and no versions of a key overlap.
     """
-    from destination_s3_spark.cli import repair_command  # noqa: PLC0415
-
-    return repair_command.verify_tables(config, stream, namespace)
 
 
-@tree.command()
-@_table_options("The stream whose table is rebuilt.", pattern=False)
-def rebuild(config: str, stream: str | None, namespace: str | None) -> int:
+@_runs("maintenance.rebuild")
+@_table_options("The stream whose table is rebuilt.", pattern=False, needed="rebuild works on one table: say which with --stream.")
+def rebuild() -> None:
     """Rebuild a final table from its raw table.
 
     Types every raw row of a stream's table again, deduplicates the rows if the table is deduplicated, and replaces the final table in one
     step. Then reports how many rows are as before. Needs a raw table that has every row.
     """
-    from destination_s3_spark.cli import maintenance  # noqa: PLC0415
-
-    return maintenance.rebuild(config, _required(stream, "rebuild works on one table: say which with --stream."), namespace)
 
 
-@tree.command()
+@_runs("maintenance.merge")
 @_table_options("Merge the tables of this stream only.")
 @click.option("--take-over", is_flag=True, help="Also merge tables that a sync has not closed. A sync that is running is stopped.")
-def merge(config: str, stream: str | None, namespace: str | None, take_over: bool) -> int:
+def merge() -> None:
     """Merge the new rows of deduplicated tables that wait.
 
     Merges what syncs have left to wait (tables.merge, tables.merge_limit_minutes), whether it is due or not, and takes the time it needs.
     Syncs go first: a table that a sync may be writing to is left alone, and a sync that begins meanwhile takes its tables over. The exit
     code is then 1, nothing is lost, and the other tables are merged.
     """
-    from destination_s3_spark.cli import maintenance  # noqa: PLC0415
-
-    return maintenance.merge(config, stream, namespace, take_over=take_over)
 
 
-@tree.command()
-@_table_options("The stream whose rows are forgotten.")
+@_runs("forget_command.run")
+@_table_options("The stream whose rows are forgotten.", needed="forget needs the stream: say which with --stream.")
 @click.option("--where", "texts", multiple=True, metavar="JSON", help="Rows with these values, such as '{\"id\": 42}'. May be given often.")
 @click.option("--keys", metavar="FILE", type=click.Path(), help="A file of such JSON objects, one per line, or - for standard input.")
 @click.option("--cascade", metavar="FILE", type=click.Path(), help="A JSON file that says which rows of other streams go with them.")
 @click.option("--forever", is_flag=True, help="Also leave out later records with these keys, by salted digests in the table's chain.")
 @click.option("--dry-run", is_flag=True, help="Only count the rows. Writes nothing.")
 @click.option("--record", metavar="FILE", type=click.Path(), help="Write what was done to this file, a JSON object per table.")
-def forget(  # noqa: PLR0913, PLR0917 (one parameter per option)
-    config: str,
-    stream: str | None,
-    namespace: str | None,
-    texts: tuple[str, ...],
-    keys: str | None,
-    cascade: str | None,
-    forever: bool,
-    dry_run: bool,
-    record: str | None,
-) -> int:
+def forget() -> None:
     """Remove rows from all that a table has in the bucket.
 
     Looks for rows with the values in the final and the raw table, in rows that wait for a merge and among deleted keys; in a deduplicated
@@ -369,23 +334,16 @@ def forget(  # noqa: PLR0913, PLR0917 (one parameter per option)
     --cascade also forgets what hangs on those rows, through several streams if need be:
       [{"stream": "orders", "column": "user_id", "references": {"stream": "users", "column": "id"}}]
     """
-    from destination_s3_spark.cli import forget_command  # noqa: PLC0415
-
-    name = _required(stream, "forget needs the stream: say which with --stream.")
-    return forget_command.run(config, name, namespace, texts, keys=keys, cascade=cascade, record=record, forever=forever, dry_run=dry_run)
 
 
-@tree.command()
+@_runs("maintenance.optimize")
 @_table_options("Join the files of this stream only.")
-def optimize(config: str, stream: str | None, namespace: str | None) -> int:
+def optimize() -> None:
     """Join the small files of tables.
 
     Joins neighbouring files below half of the target size, as a sync does at its end for tables that have a publisher. No row changes.
     While one file replaces others, a reader that lists the folder may see their rows twice. A running sync of the table is stopped.
     """
-    from destination_s3_spark.cli import maintenance  # noqa: PLC0415
-
-    return maintenance.optimize(config, stream, namespace)
 
 
 @tree.command()
@@ -402,9 +360,3 @@ def completion(shell: str) -> int:
     if script is not None:
         click.echo(script(tree, {}, PACKAGE, COMPLETION_VARIABLE).source())
     return 0
-
-
-def _required(table: str | None, message: str) -> str:
-    if table is None:
-        raise click.UsageError(message)
-    return table

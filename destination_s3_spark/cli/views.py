@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.cli.inspection.commits import ChangedValue, Commit, MergeCost, RecordedSync, SyncEnd, session_label, session_text
@@ -95,37 +96,21 @@ COMMITS = (
 
 
 def summaries(rows: Sequence[TableSummary], place: str) -> Rows:
-    return Rows(rows, SUMMARIES, f"No tables under {place}.")
-
-
-def totals(rows: Sequence[FileTotals]) -> Rows:
-    return Rows(rows, TOTALS, "No files.")
+    return Rows(rows, TableSummary, SUMMARIES, f"No tables under {place}.")
 
 
 def files(rows: Sequence[TableFile]) -> Rows:
     empty = {"partition"} if all(row.partition is None for row in rows) else set()
     empty |= {"first key", "last key"} if all(row.first_key is None for row in rows) else set()
-    return Rows(rows, [cell for cell in FILES if cell.title not in empty], "No files.")
+    return Rows(rows, TableFile, [cell for cell in FILES if cell.title not in empty], "No files.")
 
 
-def columns(rows: Sequence[InspectedColumn]) -> Rows:
-    return Rows(rows, COLUMNS, "No schema yet.")
-
-
-def schemas(rows: Sequence[RecordedChange]) -> Rows:
-    return Rows(rows, SCHEMAS, "No schema yet.")
-
-
-def syncs(rows: Sequence[RecordedSync]) -> Rows:
-    return Rows(rows, SYNCS, "No sync yet.")
-
-
-def values(rows: Sequence[ChangedValue]) -> Rows:
-    return Rows(rows, VALUES, "Every value fitted its declared type.")
-
-
-def commits(rows: Sequence[Commit]) -> Rows:
-    return Rows(rows, COMMITS, "No blocks.")
+totals = partial(Rows, row_type=FileTotals, cells=TOTALS, none="No files.")
+columns = partial(Rows, row_type=InspectedColumn, cells=COLUMNS, none="No schema yet.")
+schemas = partial(Rows, row_type=RecordedChange, cells=SCHEMAS, none="No schema yet.")
+syncs = partial(Rows, row_type=RecordedSync, cells=SYNCS, none="No sync yet.")
+values = partial(Rows, row_type=ChangedValue, cells=VALUES, none="Every value fitted its declared type.")
+commits = partial(Rows, row_type=Commit, cells=COMMITS, none="No blocks.")
 
 
 def reader_line(row: PublisherState) -> str:

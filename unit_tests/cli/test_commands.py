@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import inspect
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
+from types import FunctionType
+from typing import cast
 
 import pytest
 
@@ -20,6 +24,14 @@ OPERATOR_COMMANDS = [name for name, command in tree.commands.items() if command.
 def test_every_command_explains_itself(command: str, option: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert operator_command([command, option]) == 0
     assert f"Usage: destination-s3-spark {command}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", [name for name in OPERATOR_COMMANDS if name != "completion"])
+def test_the_function_of_a_command_has_its_options_as_parameters(command: str) -> None:
+    place = inspect.getclosurevars(cast("FunctionType", tree.commands[command].callback)).nonlocals
+    function = getattr(import_module(f"destination_s3_spark.cli.{place['module']}"), place["function"])
+
+    assert set(inspect.signature(function).parameters) == {parameter.name for parameter in tree.commands[command].params}
 
 
 def test_the_help_lists_every_command_with_a_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -312,7 +312,7 @@ def test_what_is_piped_is_never_cut(config: Path, make_chain: Callable[[str | No
 def test_a_name_cannot_take_the_terminal_over(capsys: pytest.CaptureFixture[str]) -> None:
     terminal = Terminal()
     terminal.section("or\x1b[2Jders")
-    terminal.table(Rows(["a\x9b31mb", "two\nlines"], [Cell("name", str)], ""))
+    terminal.table(Rows(["a\x9b31mb", "two\nlines"], str, [Cell("name", str)], ""))
     terminal.facts({"root": "\r\x08x"})
 
     text = capsys.readouterr().out
