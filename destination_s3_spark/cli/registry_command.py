@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -37,42 +36,23 @@ class _Definition(msgspec.Struct, rename="camel"):
     docker_image_tag: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Registry:
-    """A connector registry. What is not read stays as the bytes it came in."""
-
-    members: Mapping[str, msgspec.Raw]
-    destinations: Sequence[tuple[_Definition, msgspec.Raw]]
-
-    def with_entry(self, entry: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the registry, for `write_json`, with the entry in place of the one of the same definition, else behind all others."""
-        known = self._places(entry)
-        destinations: list[Any] = [_unchanged(raw) for place, (_, raw) in enumerate(self.destinations) if place not in known]
-        destinations.insert(known[0] if known else len(destinations), entry)
-        return {**{name: _unchanged(raw) for name, raw in self.members.items()}, "destinations": destinations}
-
-    def tags(self, entry: Mapping[str, Any]) -> list[str]:
-        """Return the image tags that the registry has for the entry's definition: none or one, unless somebody edited it."""
-        return [self.destinations[place][0].docker_image_tag for place in self._places(entry)]
-
-    def _places(self, entry: Mapping[str, Any]) -> list[int]:
-        wanted = entry["destinationDefinitionId"]
-        return [place for place, (one, _) in enumerate(self.destinations) if one.destination_definition_id.lower() == wanted]
-
-
 def run(base: str | None, image: str | None) -> int:
     """Print the entry, or a copy of the registry `base` with it, and on stderr what changed there. Raises ConfigError."""
     entry = registry_entry(image)
     if base is None:
         write_json(entry)
         return 0
-    registry = parse_registry(read_input(base, "registry"), base)
-    write_json(registry.with_entry(entry))
+    members, destinations = _parse_registry(read_input(base, "registry"), base)
+    definitions = _definitions(destinations, base)
+    known = [place for place, one in enumerate(definitions) if one.destination_definition_id.lower() == entry["destinationDefinitionId"]]
+    copied: list[Any] = [_unchanged(raw) for place, raw in enumerate(destinations) if place not in known]
+    copied.insert(known[0] if known else len(copied), entry)
+    write_json({**{name: _unchanged(raw) for name, raw in members.items()}, "destinations": copied})
     sys.stdout.flush()
-    replaced = ", ".join(registry.tags(entry))
+    replaced = ", ".join(definitions[place].docker_image_tag for place in known)  # of one, unless somebody edited the registry
     change = f"replaces {replaced}" if replaced else "is new"
-    known = counted(len(registry.destinations), "destination")
-    sys.stderr.write(f"{entry['dockerRepository']}:{entry['dockerImageTag']} {change} in a registry of {known}\n")
+    registry = f"a registry of {counted(len(destinations), 'destination')}"
+    sys.stderr.write(f"{entry['dockerRepository']}:{entry['dockerImageTag']} {change} in {registry}\n")
     return 0
 
 
@@ -108,31 +88,38 @@ def _image(text: str) -> dict[str, str]:
     return {"dockerRepository": name, "dockerImageTag": tag}
 
 
-def parse_registry(text: bytes, path: str) -> Registry:
-    """Parse a registry such as Airbyte's oss_registry.json. Raises ConfigError, which names the path, for anything else."""
+def _parse_registry(text: bytes, path: str) -> tuple[dict[str, msgspec.Raw], list[msgspec.Raw]]:
+    """Return the members of a registry such as Airbyte's oss_registry.json, and its destinations. Raises ConfigError for anything else.
 
-    def refuse(problem: str) -> ConfigError:
-        return ConfigError(f"{path} is no connector registry: {problem}. Pass a copy of Airbyte's oss_registry.json with --base.")
-
+    What is not read stays as the bytes it came in.
+    """
     if not text.strip():
-        raise refuse("it is empty, perhaps because the output is written over it")
+        raise _no_registry(path, "it is empty, perhaps because the output is written over it")
     try:
         members = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise refuse("it is not a JSON object") from error
+        raise _no_registry(path, "it is not a JSON object") from error
     lists: dict[str, list[msgspec.Raw]] = {}
     for name in ("destinations", "sources"):
         try:
             lists[name] = msgspec.json.decode(members[name], type=list[msgspec.Raw])
         except (KeyError, msgspec.ValidationError) as error:
-            raise refuse(f"it has no list '{name}'") from error
-    destinations = []
-    for number, raw in enumerate(lists["destinations"], start=1):
+            raise _no_registry(path, f"it has no list '{name}'") from error
+    return members, lists["destinations"]
+
+
+def _definitions(destinations: Sequence[msgspec.Raw], path: str) -> list[_Definition]:
+    found = []
+    for number, raw in enumerate(destinations, start=1):
         try:
-            destinations.append((msgspec.json.decode(raw, type=_Definition), raw))
+            found.append(msgspec.json.decode(raw, type=_Definition))
         except msgspec.ValidationError as error:
-            raise refuse(f"destination number {number} has no destinationDefinitionId") from error
-    return Registry(members, destinations)
+            raise _no_registry(path, f"destination number {number} has no destinationDefinitionId") from error
+    return found
+
+
+def _no_registry(path: str, problem: str) -> ConfigError:
+    return ConfigError(f"{path} is no connector registry: {problem}. Pass a copy of Airbyte's oss_registry.json with --base.")
 
 
 def _unchanged(raw: msgspec.Raw) -> orjson.Fragment:
