@@ -372,8 +372,13 @@ class ChangedValue:
 
 def changed_values(blocks: Sequence[Block]) -> tuple[ChangedValue, ...]:
     """Return the changed values, oldest sync first, within a sync the most frequent first."""
+    return tuple(found for of_session in changed_values_by_session(blocks).values() for found in of_session)
+
+
+def changed_values_by_session(blocks: Sequence[Block]) -> dict[int, list[ChangedValue]]:
+    """Return the changed values in the same order, by the first block of their session."""
     voided = taken_back(blocks)
-    return tuple(found for session in sessions_of(blocks) for found in _of_session(session, voided))
+    return {session[0].sequence_number: _of_session(session, voided) for session in sessions_of(blocks)}
 
 
 def _of_session(session: Sequence[Block], voided: frozenset[int]) -> list[ChangedValue]:

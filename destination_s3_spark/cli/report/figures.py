@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from destination_s3_spark.chain.territory import OrphanUploads
@@ -12,7 +12,7 @@ from destination_s3_spark.cli.inspection.commits import (
     MergeCost,
     RecordedSync,
     SyncEnd,
-    changed_values,
+    changed_values_by_session,
     commits,
     merge_cost,
     syncs,
@@ -33,7 +33,8 @@ COSTLY = 10**9
 class TableFigures:
     """The rows of every view of a table.
 
-    `first_block` is the first block that was read. `open_uploads` is None if the store did not list them.
+    `values` are by the first block of their sync. `first_block` is the first block that was read. `open_uploads` is None if the store did
+    not list them.
     """
 
     summary: TableSummary
@@ -41,7 +42,7 @@ class TableFigures:
     files: tuple[TableFile, ...]
     syncs: tuple[RecordedSync, ...]
     commits: tuple[Commit, ...]
-    values: tuple[ChangedValue, ...]
+    values: Mapping[int, Sequence[ChangedValue]]
     schemas: tuple[RecordedChange, ...]
     first_block: int
     open_uploads: int | None
@@ -63,7 +64,7 @@ def table_figures(table: InspectedTable, uploads: OrphanUploads) -> TableFigures
         table_files(table),
         syncs(table.blocks),
         commits(table),
-        changed_values(table.blocks),
+        changed_values_by_session(table.blocks),
         schema_changes(table.schemas),
         table.blocks[0].sequence_number if table.blocks else 0,
         _open_uploads(table, uploads),
@@ -138,7 +139,7 @@ def _lost_values(table: TableFigures) -> Iterator[TableFinding]:
     last = table.last_sync
     if last is None or not last.values_changed:
         return
-    fields = {value.field for value in table.values if value.sync_id == last.sync_id and value.time == (last.started_at or value.time)}
+    fields = {value.field for value in table.values[last.first_block]}
     what = f"{number_text(last.values_changed)} of the last sync’s values became null or were cut, in {counted(len(fields), 'field')}"
     if last.values_changed == 1:
         what = "1 of the last sync’s values became null or was cut"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -251,27 +251,26 @@ class Quality:
 
 def quality(table: TableFigures) -> Quality | Absent:
     syncs = table.syncs_without_maintenance[-SYNCS_DRAWN:]
-    places = {_key(sync): place for place, sync in enumerate(syncs)}
-    found = [(place, value) for value in table.values if (place := _place(value, places)) is not None]
-    if not found:
-        return Absent(QUALITY_TITLE, _nothing(len(syncs), sum(value.values for value in table.values)))
-    groups: dict[tuple[str | None, str | None, str | None], list[tuple[int, ChangedValue]]] = defaultdict(list)
-    for place, value in found:
-        groups[value.field, value.change, value.reason].append((place, value))
-    ordered = sorted(groups.values(), key=lambda group: -sum(value.values for _, value in group))
-    scale = measure_scale(max(value.share for _, value in found) * 100, "%")
-    total = sum(value.values for _, value in found)
-    newest = sum(value.values for place, value in found if place == len(syncs) - 1)
+    found = [table.values.get(sync.first_block, ()) for sync in syncs]
+    drawn = [value for of_sync in found for value in of_sync]
+    if not drawn:
+        return Absent(QUALITY_TITLE, _nothing(len(syncs), sum(value.values for of_sync in table.values.values() for value in of_sync)))
+    groups: dict[tuple[str | None, str | None, str | None], dict[int, ChangedValue]] = defaultdict(dict)
+    for place, of_sync in enumerate(found):
+        for value in of_sync:
+            groups[value.field, value.change, value.reason][place] = value
+    ordered = sorted(groups.values(), key=lambda group: -sum(value.values for value in group.values()))
+    scale = measure_scale(max(value.share for value in drawn) * 100, "%")
     every = len(table.syncs_without_maintenance)
     return Quality(
         QUALITY_TITLE,
-        _lead(total, newest, len(syncs)),
+        _lead(sum(value.values for value in drawn), sum(value.values for value in found[-1]), len(syncs)),
         tuple(_bars(group, syncs, scale) for group in ordered[:FIELDS_DRAWN]),
         f"{scale.ticks[-1].text} %",
         place_ticks([session_label(sync.sync_id) for sync in syncs]),
         "sync (id), oldest first",
-        _numbers([value for _, value in found]),
-        _remark(len(groups), len(found), len(syncs), every),
+        _numbers(drawn),
+        _remark(len(groups), len(drawn), len(syncs), every),
     )
 
 
@@ -287,25 +286,15 @@ def _lead(total: int, newest: int, syncs: int) -> str:
     return f"{counted(total, 'value')} in {counted(syncs, 'sync')} {became}; {number_text(newest)} in the last sync."
 
 
-def _key(sync: RecordedSync) -> tuple[int | None, object]:
-    return sync.sync_id, sync.started_at
-
-
-def _place(value: ChangedValue, places: dict[tuple[int | None, object], int]) -> int | None:
-    """Return the place of the value's sync. One that began before the blocks that were read has no start."""
-    place = places.get((value.sync_id, value.time))
-    return places.get((value.sync_id, None)) if place is None else place
-
-
-def _bars(group: Sequence[tuple[int, ChangedValue]], syncs: Sequence[RecordedSync], scale: Scale) -> FieldBars:
-    by_place = dict(group)
-    shares = [100 * by_place[place].share if place in by_place else 0.0 for place in range(len(syncs))]
-    counts = [by_place[place].values if place in by_place else 0 for place in range(len(syncs))]
+def _bars(group: Mapping[int, ChangedValue], syncs: Sequence[RecordedSync], scale: Scale) -> FieldBars:
+    """Return the bars of the values of a field and a reason, which are by the places of their syncs."""
+    shares = [100 * group[place].share if place in group else 0.0 for place in range(len(syncs))]
+    counts = [group[place].values if place in group else 0 for place in range(len(syncs))]
     titles = [
         f"{session_text(sync.sync_id)}, {moment(sync.started_at)}: {counted(count, 'value')}, {share_text(share / 100)} of its rows"
         for sync, count, share in zip(syncs, counts, shares, strict=True)
     ]
-    value = group[0][1]
+    value = next(iter(group.values()))
     return FieldBars(
         value.field or "fields that are not recorded",
         (value.change or "changed").lower(),

@@ -80,7 +80,7 @@ def figures(name: str = "orders", syncs: int = 3, values: Sequence[ChangedValue]
         tuple(file(ROWS * 1_000) for _ in range(syncs)),
         tuple(sync(number, changed=changed[number]) for number in range(syncs)),
         tuple(commit(number, (number + 1) * ROWS) for number in range(syncs)),
-        tuple(values),
+        {number: [found for found in values if found.sync_id == number + 1] for number in range(syncs)},
         (RecordedChange(0, "1-0-0", START, 1, 5, None, None, None, None),),
         0,
         0,
