@@ -23,7 +23,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from destination_s3_spark.cli import filtered_output, unfiltered
@@ -88,18 +88,14 @@ class Terminal:
 
     def item(self, sign: str, style: str, name: str, detail: str) -> None:
         """Print a sign in a style, a name and a detail, which continues below itself."""
-        table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
-        table.add_column(no_wrap=True)
-        table.add_column(width=ITEM_NAME, no_wrap=True)
-        table.add_column(overflow="fold")
+        columns = Column(no_wrap=True), Column(width=ITEM_NAME, no_wrap=True), Column(overflow="fold")
+        table = Table.grid(*columns, padding=(0, 1, 0, 0))
         table.add_row(Text(sign, style=style), Text(printable(name)), Text(printable(detail)))
         self._console.print(table)
 
     def facts(self, facts: Mapping[str, str | None]) -> None:
         """Print names and values in two columns, without those that have no value."""
-        table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-        table.add_column(no_wrap=True)
-        table.add_column(overflow="fold")
+        table = Table.grid(Column(no_wrap=True), Column(overflow="fold"), padding=(0, 2, 0, 0))
         for name, value in facts.items():
             if value:
                 table.add_row(Text(name, style="bold"), Text(printable(value)))
