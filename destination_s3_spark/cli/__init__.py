@@ -9,9 +9,9 @@ import codecs
 import io
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import BinaryIO, TextIO
+from typing import Any, TextIO, cast
 
 from destination_s3_spark.errors import SyncError
 from destination_s3_spark.wording import printable
@@ -67,45 +67,31 @@ def _plain(error: UnicodeError) -> tuple[str, int]:
     return "".join(_PLAIN.get(character, "?") for character in error.object[error.start : error.end]), error.end
 
 
-class FilteredText(io.TextIOBase):
-    """A text stream that writes only what can be printed to another one. `buffer` is for documents that are safe by themselves."""
+class FilteredText:
+    """A text stream that writes only what can be printed to another one, and is that one otherwise.
+
+    Its `buffer` is for documents that are safe by themselves.
+    """
 
     def __init__(self, unfiltered: TextIO) -> None:
         self.unfiltered = unfiltered
 
-    @property
-    def buffer(self) -> BinaryIO:
-        return self.unfiltered.buffer
-
-    @property
-    def encoding(self) -> str:  # type: ignore[override]
-        return self.unfiltered.encoding
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.unfiltered, name)
 
     def write(self, text: str) -> int:
         self.unfiltered.write(printable(text))
         return len(text)
 
-    def flush(self) -> None:
-        self.unfiltered.flush()
-
-    def isatty(self) -> bool:
-        return self.unfiltered.isatty()
-
-    def fileno(self) -> int:
-        return self.unfiltered.fileno()
-
-    def writable(self) -> bool:
-        return True
-
-    def close(self) -> None:
-        """Do nothing when Python collects it, because the other stream goes on."""
+    def writelines(self, texts: Iterable[str]) -> None:
+        self.write("".join(texts))
 
 
 @contextmanager
 def filtered_output() -> Iterator[None]:
     """Filter all that is written to stdout and stderr inside."""
     before = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = FilteredText(before[0]), FilteredText(before[1])
+    sys.stdout, sys.stderr = (cast("TextIO", FilteredText(stream)) for stream in before)
     try:
         yield
     finally:
