@@ -24,17 +24,7 @@ from destination_s3_spark.tables.factory import TableFactory, table_factory
 from destination_s3_spark.tables.found import FoundTable, UnreadTable
 from destination_s3_spark.wording import counted, duration_text, printable, size_text
 
-OPEN_TABLES = 8
-"""Most tables whose sections are open when the page is."""
-SYNCS_LISTED = 10
-"""Last sessions in the list of a table."""
-FINDINGS_SHOWN = 12
-"""Findings that are seen at once. The others fold out."""
 SPARK_POINTS = 40
-SCHEMAS_SHOWN = 12
-"""Most schemas on a timeline, the newest ones."""
-CHANGES_SHOWN = 8
-"""Most changes of one schema that are named."""
 REPORTED_AT_ONCE = 4
 """Tables that are read at the same time. The blocks of each are read in parallel, too."""
 
@@ -91,9 +81,7 @@ def render(shown: Page) -> str:
     environment.filters |= {"by_schema": _by_schema, "change": _change_text, "growth_line": _growth_line, "quality": quality}
     environment.filters["charts"] = partial(table_charts, most_points=points_of(len(shown.tables)))
     environment.tests["absent"] = lambda chart: isinstance(chart, Absent)
-    environment.globals |= {"WIDTH": WIDTH, "HEIGHT": HEIGHT, "LOOKS": SYNC_LOOKS, "END_TEXTS": END_TEXTS, "FINDINGS_SHOWN": FINDINGS_SHOWN}
-    environment.globals |= {"OPEN_TABLES": OPEN_TABLES, "SYNCS_LISTED": SYNCS_LISTED}
-    environment.globals |= {"SCHEMAS_SHOWN": SCHEMAS_SHOWN, "CHANGES_SHOWN": CHANGES_SHOWN}
+    environment.globals |= {"WIDTH": WIDTH, "HEIGHT": HEIGHT, "LOOKS": SYNC_LOOKS, "END_TEXTS": END_TEXTS}
     return environment.get_template("page.html").render(page=shown, version=metadata.version("destination-s3-spark"))
 
 
