@@ -311,7 +311,7 @@ class Config(OpenSettings):
     def parse(cls, options: Mapping[str, Any]) -> Self:
         """Parse the options of a configuration file. Raises ConfigError naming every invalid option, never a value."""
         try:
-            config = cls.model_validate(with_current_spellings(options))
+            config = cls.model_validate(options)
         except ValidationError as error:
             problems = [_problem(found, options) for found in error.errors()]
             problems += [str(option) for option in cls.unknown_beside_refused(options) if option.ours]
@@ -327,7 +327,7 @@ class Config(OpenSettings):
     def unknown_beside_refused(cls, options: Mapping[str, Any]) -> list[UnknownOption]:
         """Return the unknown options of a configuration of which others are refused. Parts that allow none are left out."""
         given = options.get("format")
-        kind = with_current_spelling(given).get("format_type") if isinstance(given, Mapping) else None
+        kind = given.get("format_type") if isinstance(given, Mapping) else None
         least = {"s3_bucket_name": "bucket", "s3_bucket_path": "", "s3_bucket_region": "", "format": {"format_type": kind}}
         try:
             like = cls.model_validate(least)
@@ -335,6 +335,11 @@ class Config(OpenSettings):
             like = cls.model_validate({**least, "format": {"format_type": "Parquet"}})
             options = {name: value for name, value in options.items() if name != "format"}
         return [option for option in unknown_options(like, options) if len(option.path) == 1 or option.path[0] == "format"]
+
+    @field_validator("format", mode="before")
+    @classmethod
+    def _in_current_spelling(cls, given: Any) -> Any:
+        return with_current_spelling(given)
 
     @field_validator("secret_access_key")
     @classmethod
@@ -361,12 +366,6 @@ class Config(OpenSettings):
         if tables.history and chosen is not None and chosen.format_type != "Parquet":
             raise ValueError(f"history needs the format Parquet, and the format is {chosen.format_type}")
         return tables
-
-
-def with_current_spellings(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options with current spellings in `format`, where older versions of destination-s3 read some values in any case."""
-    given = options.get("format")
-    return {**options, "format": with_current_spelling(given)} if isinstance(given, Mapping) else dict(options)
 
 
 def _names_beside(location: tuple[str, ...]) -> Iterable[str]:

@@ -212,14 +212,10 @@ SPELLINGS: Mapping[str, tuple[str, ...]] = {
 """Options whose values older versions of destination-s3 read in any case ("No Compression", "PARQUET")."""
 
 
-def with_current_spelling(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the `format` options with the values of `SPELLINGS` spelt as in the spec. Other values stay unchanged."""
-    return {key: _current(key, value) for key, value in options.items()}
-
-
-def _current(key: str, value: Any) -> Any:
+def with_current_spelling(value: Any, option: str = "format") -> Any:
+    """Return the value of an option, or the options in it, with those of `SPELLINGS` spelt as in the spec. Others stay unchanged."""
     if isinstance(value, Mapping):
-        return with_current_spelling(value)
+        return {key: with_current_spelling(inner, key) for key, inner in value.items()}
     if isinstance(value, str):
-        return next((spelling for spelling in SPELLINGS.get(key, ()) if spelling.casefold() == value.strip().casefold()), value)
+        return next((spelling for spelling in SPELLINGS.get(option, ()) if spelling.casefold() == value.strip().casefold()), value)
     return value

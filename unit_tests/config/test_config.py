@@ -7,7 +7,7 @@ from typing import Any
 import certifi
 import pytest
 
-from destination_s3_spark.config.config import Config, with_current_spellings
+from destination_s3_spark.config.config import Config
 from destination_s3_spark.config.format_options import (
     AvroDeflate,
     AvroFormat,
@@ -19,6 +19,7 @@ from destination_s3_spark.config.format_options import (
     JsonlFormat,
     NoCompression,
     ParquetFormat,
+    with_current_spelling,
 )
 from destination_s3_spark.errors import ConfigError, FailureType
 from destination_s3_spark.storage.configured import s3_settings
@@ -315,10 +316,8 @@ def test_spellings_older_versions_read_are_read(legacy: dict[str, Any], current:
 
 
 def test_current_spellings_change_nothing_else() -> None:
-    options = {**MINIMAL, "format": {"format_type": "parquet", "other": ["x"]}, "other": 1}
-
-    assert with_current_spellings(options) == {**MINIMAL, "format": {"format_type": "Parquet", "other": ["x"]}, "other": 1}
-    assert with_current_spellings({"format": "parquet"}) == {"format": "parquet"}
+    assert with_current_spelling({"format_type": "parquet", "other": ["x"]}) == {"format_type": "Parquet", "other": ["x"]}
+    assert with_current_spelling("parquet") == "parquet"
 
 
 @pytest.mark.parametrize("options", [{}, {"format_type": "XML"}, {"format_type": "Avro", "compression_codec": {"codec": "zip"}}])
