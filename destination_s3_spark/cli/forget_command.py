@@ -6,7 +6,7 @@ The cascade, a file of the user, says which rows of other streams hang on forgot
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -88,59 +88,40 @@ Choose = Callable[[str], Sequence[FoundTable]]
 """Returns the tables of a stream's name. Raises ConfigError if there are none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cascade:
-    """Links between tables. A table may refer to itself, but not to one that refers to it."""
+def parse_cascade(text: bytes, choose: Choose) -> list[Link]:
+    """Parse a JSON array of `ReferencingColumn`. A table may refer to itself, but not to one that refers to it. Raises ConfigError."""
+    try:
+        columns = TypeAdapter(list[ReferencingColumn]).validate_json(text)
+    except ValidationError as error:
+        problems = [f"{'.'.join(map(str, one['loc'])) or 'the file'}: {one['msg']}" for one in error.errors(include_input=False)]
+        raise ConfigError(
+            f"The file of the cascade cannot be used: {'; '.join(problems)}. It has to be a JSON array of objects such as "
+            '{"stream": "orders", "column": "user_id", "references": {"stream": "users", "column": "id"}}.'
+        ) from None
+    links = [Link(_one(choose, one.stream), one.column, _one(choose, one.references.stream), one.references.column) for one in columns]
+    _in_order([], links)
+    return links
 
-    links: tuple[Link, ...] = ()
 
-    @classmethod
-    def parse(cls, text: bytes, choose: Choose) -> Cascade:
-        """Parse a JSON array of `ReferencingColumn`. Raises ConfigError."""
-        try:
-            columns = TypeAdapter(list[ReferencingColumn]).validate_json(text)
-        except ValidationError as error:
-            problems = [f"{'.'.join(map(str, one['loc'])) or 'the file'}: {one['msg']}" for one in error.errors(include_input=False)]
-            raise ConfigError(
-                f"The file of the cascade cannot be used: {'; '.join(problems)}. It has to be a JSON array of objects such as "
-                '{"stream": "orders", "column": "user_id", "references": {"stream": "users", "column": "id"}}.'
-            ) from None
-        cascade = cls(
-            tuple(Link(_one(choose, one.stream), one.column, _one(choose, one.references.stream), one.references.column) for one in columns)
-        )
-        cascade.tables({link.parent.stream: link.parent for link in cascade.links}.values())
-        return cascade
-
-    def of(self, parent: FoundTable) -> list[Link]:
-        """Return the links to a table."""
-        return [link for link in self.links if link.parent.stream == parent.stream]
-
-    def to(self, child: FoundTable) -> list[Link]:
-        """Return the links of a table."""
-        return [link for link in self.links if link.child.stream == child.stream]
-
-    def tables(self, roots: Iterable[FoundTable]) -> list[FoundTable]:
-        """Return these tables and all that hang on them, each after those on which it hangs. Raises ConfigError for a circle."""
-        known = {table.stream: table for table in roots}
-        waiting = list(known.values())
-        order: TopologicalSorter[StreamId] = TopologicalSorter()
-        while waiting:
-            parent = waiting.pop()
-            order.add(parent.stream)
-            for link in self.of(parent):
-                if link.child.stream != parent.stream:
-                    order.add(link.child.stream, parent.stream)
-                if link.child.stream not in known:
-                    known[link.child.stream] = link.child
-                    waiting.append(link.child)
-        try:
-            return [known[stream] for stream in order.static_order()]
-        except CycleError as error:
-            circle = " → ".join(map(str, error.args[1]))
-            raise ConfigError(
-                f"The cascade is a circle: {circle}. If the command died, rows in it could not be found again. Leave one of these "
-                "references out, and forget its rows by a command of their own."
-            ) from None
+def _in_order(roots: Sequence[FoundTable], links: Sequence[Link]) -> list[FoundTable]:
+    """Return these tables and all that hang on them, each after those on which it hangs. Raises ConfigError for a circle of links."""
+    order: TopologicalSorter[StreamId] = TopologicalSorter({root.stream: () for root in roots})
+    for link in links:
+        if link.child.stream != link.parent.stream:
+            order.add(link.child.stream, link.parent.stream)
+    try:
+        streams = list(order.static_order())
+    except CycleError as error:
+        circle = " → ".join(map(str, error.args[1]))
+        raise ConfigError(
+            f"The cascade is a circle: {circle}. If the command died, rows in it could not be found again. Leave one of these "
+            "references out, and forget its rows by a command of their own."
+        ) from None
+    reached = {root.stream: root for root in roots}
+    for stream in streams:
+        if stream in reached:
+            reached |= {link.child.stream: link.child for link in links if link.parent.stream == stream}
+    return [reached[stream] for stream in streams if stream in reached]
 
 
 def _one(choose: Choose, name: str) -> FoundTable:
@@ -161,7 +142,7 @@ class Request:
     subjects: Sequence[Subject]
     dry_run: bool
     rules: ColumnRules = field(default_factory=ColumnRules)
-    cascade: Cascade = field(default_factory=Cascade)
+    links: Sequence[Link] = ()
     forever: bool = False
 
 
@@ -209,12 +190,12 @@ def run(  # noqa: PLR0913 (one parameter per option)
     every = factory.find()
     found, failed = chosen(factory, every, name, namespace, lambda _: True)
     require_one_or_pattern(name, found)
-    links = Cascade()
+    links: Sequence[Link] = ()
     if cascade is not None:
-        links = Cascade.parse(read_file(cascade, "file of the cascade"), lambda stream: factory.choose(every, stream, None))
+        links = parse_cascade(read_file(cascade, "file of the cascade"), lambda stream: factory.choose(every, stream, None))
     request = Request(subjects, dry_run, column_rules(config), links, forever)
     with _added_to(record) as keep, workshop(factory, every) as tools:
-        for tables in [found] if links.links else [[table] for table in found]:
+        for tables in [found] if links else [[table] for table in found]:
             try:
                 forget(tools, tables, request, keep)
             except SyncError as error:
@@ -254,7 +235,7 @@ def forget(tools: Workshop, roots: Sequence[FoundTable], request: Request, keep:
     """
     subjects = {table.stream: dict.fromkeys(request.subjects) for table in roots}
     cases: list[Case] = []
-    for table in request.cascade.tables(roots):
+    for table in _in_order(roots, request.links):
         with _of_stream(table.stream):
             _look(tools, table, request, subjects, cases)
     while cases:
@@ -282,10 +263,11 @@ def _look(tools: Workshop, found: FoundTable, request: Request, subjects: dict[S
     """Find the rows of a table, and add to the subjects of other tables what hangs on them. Raises SyncError."""
     began = datetime.now(UTC)
     table = recorded_table(tools.table(found) if request.dry_run else _ended(tools, found))
-    links = request.cascade.of(found)
+    links = [link for link in request.links if link.parent.stream == found.stream]
     columns = list(dict.fromkeys((column,) for link in links for column in columns_of(table, link.references)))
-    for link in request.cascade.to(found):
-        columns_of(table, link.column)
+    for link in request.links:
+        if link.child.stream == found.stream:
+            columns_of(table, link.column)
     own = subjects.setdefault(found.stream, {})
     if not own:
         say(found.stream, "no row hangs on those rows")
@@ -373,7 +355,7 @@ def _finish(tools: Workshop, case: Case, request: Request, keep: Keep) -> None:
                 "fields": sorted({name for subject in case.subjects for name in subject.columns}),
                 "sha256": digest(case.subjects),
             },
-            "references": [f"{link.parent.stream}.{link.references}" for link in request.cascade.to(found)],
+            "references": [f"{link.parent.stream}.{link.references}" for link in request.links if link.child.stream == found.stream],
             "rows": counts,
             "keysForever": case.key_count,
             "files": forgetting.objects,

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from destination_s3_spark import tables
-from destination_s3_spark.cli.forget_command import Cascade, Link, Request, forget
+from destination_s3_spark.cli.forget_command import Link, Request, forget
 from destination_s3_spark.cli.maintenance import Workshop
 from destination_s3_spark.engine.engine import Engine, Groups
 from destination_s3_spark.engine.session import SparkSettings
@@ -125,13 +125,13 @@ def rebuild(tools: Workshop, table: FoundTable) -> None:
         tools.run(opened, rebuild_of(opened, tools.resources))
 
 
-def forget_two(tools: Workshop, table: FoundTable, cascade: Cascade | None = None) -> None:
-    request = Request([Subject.parse(b'{"id": 2}', "number 1")], dry_run=False, cascade=cascade or Cascade())
+def forget_two(tools: Workshop, table: FoundTable, *links: Link) -> None:
+    request = Request([Subject.parse(b'{"id": 2}', "number 1")], dry_run=False, links=links)
     forget(tools, [table], request, lambda _: None)
 
 
 def forget_two_and_what_hangs_on_it(tools: Workshop, table: FoundTable) -> None:
-    forget_two(tools, table, Cascade((Link(table, "id", table, "id"),)))
+    forget_two(tools, table, Link(table, "id", table, "id"))
 
 
 OF_CHANGES: dict[str, Any] = {

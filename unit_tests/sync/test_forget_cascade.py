@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from destination_s3_spark.chain.files import FileKind
-from destination_s3_spark.cli.forget_command import Cascade, Request, forget
+from destination_s3_spark.cli.forget_command import Request, forget, parse_cascade
 from destination_s3_spark.cli.maintenance import Workshop
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
@@ -83,7 +83,7 @@ class ShopLake(Lake):
         """Run the command on the users, and return its records by stream."""
         factory = self.factory()
         every = factory.find()
-        links = Cascade.parse(json.dumps(cascade).encode(), lambda name: factory.choose(every, name, None))
+        links = parse_cascade(json.dumps(cascade).encode(), lambda name: factory.choose(every, name, None))
         records: list[dict[str, Any]] = []
         with ThreadPoolExecutor(2) as pool:
             engine: Any = InlineEngine()
