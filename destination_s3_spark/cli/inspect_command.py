@@ -145,6 +145,11 @@ def _all_tables(factory: TableFactory, publishers: Publishers, found: FoundTable
         terminal.say("\nNot merged yet:", style="bold")
         for row in waiting:
             terminal.say(f"{row.table}: {row.waiting}")
+    held = [row for row in rows if row.held_back]
+    if held:
+        terminal.say("\nHeld back:", style="bold")
+        for row in held:
+            terminal.say(f"{row.table}: {views.pending(row)}")
     terminal.say("\nMore about one of them: inspect TABLE, inspect TABLE files|schema|syncs|values|commits")
     return unread
 

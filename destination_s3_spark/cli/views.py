@@ -131,7 +131,7 @@ def facts(table: TableSummary, merges: MergeCost | None = None) -> Mapping[str, 
         "mode": table.mode,
         "primary key": ", ".join(table.primary_key),
         "generation": str(table.generation),
-        "pending": _pending(table),
+        "pending": pending(table),
         "rows": number_text(table.rows),
         "waiting": None if table.waiting is None else str(table.waiting),
         "merges": None if merges is None else str(merges),
@@ -148,11 +148,11 @@ def _barred(table: TableSummary) -> str:
     return f"{counted(table.barred_keys, 'key')} for good, {counted(table.records_barred, 'record')} left out since"
 
 
-def _pending(table: TableSummary) -> str | None:
+def pending(table: TableSummary) -> str | None:
     if table.pending_generation is None:
         return None
     if table.held_back:
-        return f"{counted(table.pending_rows, 'row')} held back: accept lets them replace the table, discard drops them"
+        return f"{counted(table.pending_rows, 'row')} held back, which accept publishes and discard drops"
     if table.waiting is not None:
         return f"generation {table.pending_generation} is complete, and replaces the table when it is merged"
     began = session_text(table.pending_since_sync)

@@ -219,8 +219,8 @@ class ColumnRules:
                 )
             if not any(_matches(rule, declared[stream]) for stream in streams):
                 raise ConfigError(
-                    f"{where}no stream that '{rule.stream}' matches declares a column '{rule.column}', so nothing would be treated. Correct "
-                    "the name, which is that of the JSON field, refresh the source's schema, or remove the entry."
+                    f"{where}no stream that '{rule.stream}' matches declares a column '{rule.column}', so nothing would be treated. "
+                    "Correct the name, which is that of the JSON field, refresh the source's schema, or remove the entry."
                 )
 
 

@@ -132,6 +132,17 @@ def test_the_rows_are_rebuilt_as_they_are(lake: InlineLake) -> None:
     assert rows_of(lake) == before
 
 
+def test_inspect_says_what_is_held_back(
+    lake: InlineLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hold_back(lake)
+    assert run(lake, tmp_path, monkeypatch, "inspect") == 0
+    assert "Held back:\nusers: 1 row held back, which accept publishes and discard drops\n" in capsys.readouterr().out
+    assert run(lake, tmp_path, monkeypatch, "discard") == 0
+    assert run(lake, tmp_path, monkeypatch, "inspect") == 0
+    assert "Held back" not in capsys.readouterr().out
+
+
 def test_with_fail_a_discarded_refresh_changes_no_type(lake: InlineLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lake.options = {"tables": {**lake.options["tables"], "schema_change": "fail"}}
     hold_back(lake)
