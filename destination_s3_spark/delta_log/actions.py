@@ -72,7 +72,7 @@ class Format(Struct, frozen=True):
     """The format of the data files."""
 
     provider: str = "parquet"
-    options: dict[str, str] = {}
+    options: dict[str, str] | None = {}
 
 
 class Metadata(Struct, frozen=True, rename="camel"):
@@ -124,7 +124,9 @@ class CommitInfo(Struct, frozen=True, rename="camel"):
     txn_id: str
 
 
-Action = CommitInfo | Protocol | Metadata | Transaction | Remove | Add
+DecisiveAction = Protocol | Metadata | Transaction | Remove | Add
+"""An action that decides what the table is."""
+Action = CommitInfo | DecisiveAction
 
 
 class _Line(Struct, rename="camel"):
@@ -143,6 +145,7 @@ _NAMES: dict[type, str] = {
     Remove: "remove",
     Add: "add",
 }
+_TYPES: dict[str, type[DecisiveAction]] = {"protocol": Protocol, "metaData": Metadata, "txn": Transaction, "add": Add}
 _ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder(_Line)
 
@@ -155,8 +158,8 @@ def encode_commit(actions: Iterable[Action]) -> bytes:
     return b"".join(_ENCODER.encode({_NAMES[type(action)]: action}) + b"\n" for action in actions)
 
 
-def decode_commit(body: bytes) -> Iterator[Protocol | Metadata | Transaction | Remove | Add]:
-    """Yield the actions that decide what the table is. Raises Malformed."""
+def decode_commit(body: bytes) -> Iterator[DecisiveAction]:
+    """Yield the decisive actions. Raises Malformed."""
     for text in body.split(b"\n"):
         if not text.strip():
             continue
@@ -169,74 +172,37 @@ def decode_commit(body: bytes) -> Iterator[Protocol | Metadata | Transaction | R
                 yield action
 
 
-@dataclass(frozen=True, slots=True)
-class DeltaSnapshot:
-    """The actions in force at a version."""
-
-    protocol: Protocol
-    metadata: Metadata
-    transactions: tuple[Transaction, ...]
-    adds: tuple[Add, ...]
-
-
-def encode_checkpoint(contents: DeltaSnapshot) -> tuple[bytes, int]:
+def encode_checkpoint(actions: Iterable[Action]) -> tuple[bytes, int]:
     """Return the bytes of the Parquet file and its number of actions. Removed files are left out: they are not in the bucket either."""
-    columns = {
-        "txn": contents.transactions,
-        "add": [replace(add, data_change=False) for add in contents.adds],
-        "metaData": [contents.metadata],
-        "protocol": [contents.protocol],
-    }
+    in_force = (replace(action, data_change=False) if isinstance(action, Add) else action for action in actions)
     # Each row holds one action, so that the other columns are null there.
-    actions = ((name, msgspec.to_builtins(found)) for name, found in columns.items())
-    parts = [pa.table({name: pa.array(rows, _SCHEMA.field(name).type)}) for name, rows in actions]
-    table = pa.concat_tables([*parts, _SCHEMA.empty_table()], promote_options="default").select(_SCHEMA.names)
+    rows = [{_NAMES[type(action)]: msgspec.to_builtins(action)} for action in in_force]
     out = io.BytesIO()
-    pq.write_table(table, out, compression="snappy")
-    return out.getvalue(), table.num_rows
+    pq.write_table(pa.Table.from_pylist(rows, _SCHEMA), out, compression="snappy")
+    return out.getvalue(), len(rows)
 
 
-def decode_checkpoint(body: bytes) -> DeltaSnapshot:
-    """Return the contents of a checkpoint. Raises Malformed."""
+def decode_checkpoint(body: bytes) -> list[DecisiveAction]:
+    """Return the actions of a checkpoint. Raises Malformed."""
     try:
         table = pq.read_table(pa.BufferReader(body))
-        columns = {name: [row for row in table[name].to_pylist() if row is not None] for name in ("protocol", "metaData", "add")}
-        txns = [row for row in table["txn"].to_pylist() if row is not None] if "txn" in table.column_names else []
-        ((protocol,), (metadata,)) = columns["protocol"], columns["metaData"]
+        columns = {name: table[name].drop_null() for name in ("protocol", "metaData", "add")}
+        if "txn" in table.column_names:
+            columns["txn"] = table["txn"].drop_null()
         # Other programs write the column even if there are none.
         if "sidecar" in table.column_names and table["sidecar"].null_count < table.num_rows:
             raise Malformed("it has sidecar files")
-        return DeltaSnapshot(
-            Protocol(
-                protocol["minReaderVersion"],
-                protocol["minWriterVersion"],
-                protocol.get("readerFeatures"),
-                protocol.get("writerFeatures"),
-            ),
-            Metadata(
-                metadata["id"],
-                metadata["schemaString"],
-                metadata["partitionColumns"],
-                dict(metadata["configuration"] or ()),
-                Format(metadata["format"]["provider"], dict(metadata["format"]["options"] or ())),
-            ),
-            tuple(Transaction(txn["appId"], txn["version"], txn["lastUpdated"] or 0) for txn in txns),
-            tuple(map(_add, columns["add"])),
-        )
-    except (pa.ArrowException, KeyError, TypeError, ValueError) as error:
+        if len(columns["protocol"]) != 1 or len(columns["metaData"]) != 1:
+            raise Malformed("it does not have one protocol and one metaData")
+        rows = ((_TYPES[name], row) for name, column in columns.items() for row in column.to_pylist(maps_as_pydicts="strict"))
+        return [msgspec.convert(_present(row) | {"dataChange": False}, kind) for kind, row in rows]
+    except (pa.ArrowException, msgspec.MsgspecError, KeyError, TypeError, ValueError) as error:
         raise Malformed(f"{type(error).__name__}: {error}") from None
 
 
-def _add(row: Mapping[str, Any]) -> Add:
-    return Add(
-        row["path"],
-        dict(row["partitionValues"] or ()),
-        row["size"],
-        row["modificationTime"],
-        False,
-        row.get("stats"),
-        row.get("deletionVector"),
-    )
+def _present(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of an action that are not null. Maps may be, where other programs write none."""
+    return {"partitionValues": {}, "configuration": {}} | {name: value for name, value in row.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)

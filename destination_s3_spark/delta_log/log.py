@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import chain
 
 import msgspec
 
 from destination_s3_spark.delta_log.actions import (
+    Action,
     Add,
-    DeltaSnapshot,
+    DecisiveAction,
     Malformed,
     Metadata,
     Protocol,
@@ -47,7 +49,7 @@ class UnreadableLog(Exception):
     """The log cannot be folded. The text says why."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DeltaState:
     """The table as of a version. `commit` is the hash of that commit's bytes, `checkpoint` the version of the newest checkpoint."""
 
@@ -56,8 +58,8 @@ class DeltaState:
     checkpoint: int | None
     protocol: Protocol | None = None
     metadata: Metadata | None = None
-    transactions: Mapping[str, Transaction] = field(default_factory=dict)
-    adds: Mapping[str, Add] = field(default_factory=dict)
+    transactions: dict[str, Transaction] = field(default_factory=dict)
+    adds: dict[str, Add] = field(default_factory=dict)
 
 
 class DeltaLog:
@@ -88,7 +90,7 @@ class DeltaLog:
         contents = None if checkpoint is None else self.checkpoint(checkpoint)
         if checkpoint is not None and contents is None:
             raise UnreadableLog(f"its checkpoint {checkpoint} is missing")
-        return _folded(newest, commit, checkpoint, contents, bodies)
+        return _folded(DeltaState(newest, commit, checkpoint), contents or (), bodies)
 
     def newest_commit(self) -> bytes | None:
         """Return the newest commit, or None without one. Takes one LIST and one GET."""
@@ -123,8 +125,8 @@ class DeltaLog:
             return
         raise TransientError(f"The store did not say whether '{key}' was written. Nothing is lost: run the sync again.")
 
-    def checkpoint(self, version: int) -> DeltaSnapshot | None:
-        """Return the checkpoint of a version, or None without one. Raises UnreadableLog."""
+    def checkpoint(self, version: int) -> list[DecisiveAction] | None:
+        """Return the actions of the checkpoint of a version, or None without one. Raises UnreadableLog."""
         try:
             return decode_checkpoint(self._store.get(self._checkpoint_key(version)))
         except ObjectNotFound:
@@ -132,9 +134,9 @@ class DeltaLog:
         except Malformed as error:
             raise UnreadableLog(f"its checkpoint {version} cannot be read ({error})") from None
 
-    def write_checkpoint(self, version: int, contents: DeltaSnapshot) -> None:
+    def write_checkpoint(self, version: int, actions: Iterable[Action]) -> None:
         """Write the checkpoint of a version, then the pointer to it."""
-        body, size = encode_checkpoint(contents)
+        body, size = encode_checkpoint(actions)
         self._store.put(self._checkpoint_key(version), body)
         self._store.put(f"{self.prefix}_last_checkpoint", msgspec.json.encode({"version": version, "size": size}))
 
@@ -187,25 +189,21 @@ def commit_hash(body: bytes) -> str:
     return hashlib.sha256(body).hexdigest()
 
 
-def _folded(version: int, commit: str, checkpoint: int | None, start: DeltaSnapshot | None, bodies: Sequence[bytes]) -> DeltaState:
-    protocol = None if start is None else start.protocol
-    metadata = None if start is None else start.metadata
-    transactions = {} if start is None else {txn.app_id: txn for txn in start.transactions}
-    adds = {} if start is None else {add.path: add for add in start.adds}
+def _folded(state: DeltaState, checkpoint: Iterable[DecisiveAction], bodies: Iterable[bytes]) -> DeltaState:
+    """Return the state after the actions of a checkpoint, and those of commits behind it."""
     try:
-        for body in bodies:
-            for action in decode_commit(body):
-                match action:
-                    case Protocol():
-                        protocol = action
-                    case Metadata():
-                        metadata = action
-                    case Transaction(app_id=app_id):
-                        transactions[app_id] = action
-                    case Remove(path=path):
-                        adds.pop(path, None)
-                    case Add(path=path):
-                        adds[path] = action
+        for action in chain(checkpoint, *map(decode_commit, bodies)):
+            match action:
+                case Protocol():
+                    state.protocol = action
+                case Metadata():
+                    state.metadata = action
+                case Transaction(app_id=app_id):
+                    state.transactions[app_id] = action
+                case Remove(path=path):
+                    state.adds.pop(path, None)
+                case Add(path=path):
+                    state.adds[path] = action
     except Malformed as error:
         raise UnreadableLog(f"a commit cannot be read ({error})") from None
-    return DeltaState(version, commit, checkpoint, protocol, metadata, transactions, adds)
+    return state

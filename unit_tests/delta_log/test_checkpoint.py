@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from destination_s3_spark.delta_log.actions import (
-    DeltaSnapshot,
+    Action,
     Malformed,
     Metadata,
     Protocol,
@@ -29,17 +29,17 @@ TWO = (Transaction("t", 3, 5), Transaction("other", 1))
 @pytest.mark.parametrize(
     "contents",
     [
-        DeltaSnapshot(PROTOCOL, METADATA, TWO, tuple(added(number, data_change=False) for number in range(3))),
-        DeltaSnapshot(PROTOCOL, METADATA, (), ()),
-        DeltaSnapshot(FEATURES, DIVIDED, TWO[:1], (added(1, data_change=False, partition_values={"day": None}, stats=None),)),
-        DeltaSnapshot(FEATURES, DIVIDED, TWO[:1], (added(1, data_change=False, partition_values={"day": "x"}, path="day=x/%25.parquet"),)),
+        [PROTOCOL, METADATA, *TWO, *(added(number, data_change=False) for number in range(3))],
+        [PROTOCOL, METADATA],
+        [FEATURES, DIVIDED, TWO[0], added(1, data_change=False, partition_values={"day": None}, stats=None)],
+        [FEATURES, DIVIDED, TWO[0], added(1, data_change=False, partition_values={"day": "x"}, path="day=x/%25.parquet")],
     ],
     ids=["files", "an empty table", "without statistics", "a partition"],
 )
-def test_a_checkpoint_is_read_back(contents: DeltaSnapshot) -> None:
+def test_a_checkpoint_is_read_back(contents: list[Action]) -> None:
     body, size = encode_checkpoint(contents)
-    assert decode_checkpoint(body) == contents
-    assert size == 2 + len(contents.transactions) + len(contents.adds) == pq.ParquetFile(io.BytesIO(body)).metadata.num_rows
+    assert sorted(decode_checkpoint(body), key=repr) == sorted(contents, key=repr)
+    assert size == len(contents) == pq.ParquetFile(io.BytesIO(body)).metadata.num_rows
 
 
 def test_delta_rs_reads_the_table_from_a_checkpoint_alone(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_delta_rs_reads_the_table_from_a_checkpoint_alone(tmp_path: Path) -> Non
     log = begun(store, 4)
     found = log.read()
     assert found is not None
-    log.write_checkpoint(3, DeltaSnapshot(PROTOCOL, METADATA, tuple(found.transactions.values()), tuple(found.adds.values())))
+    log.write_checkpoint(3, [PROTOCOL, METADATA, *found.transactions.values(), *found.adds.values()])
     for version in range(3):
         del store.objects[f"{log.prefix}{version:020d}.json"]
 
@@ -78,7 +78,7 @@ def test_a_checkpoint_of_delta_rs_is_read(tmp_path: Path) -> None:
 
 
 def without(column: str) -> bytes:
-    table = pq.read_table(io.BytesIO(encode_checkpoint(DeltaSnapshot(PROTOCOL, METADATA, TWO, (added(1),)))[0]))
+    table = pq.read_table(io.BytesIO(encode_checkpoint([PROTOCOL, METADATA, *TWO, added(1)])[0]))
     return written(table.drop_columns([column]))
 
 
@@ -89,11 +89,11 @@ def written(table: pa.Table) -> bytes:
 
 
 def with_sidecar() -> bytes:
-    table = pq.read_table(io.BytesIO(encode_checkpoint(DeltaSnapshot(PROTOCOL, METADATA, TWO, ()))[0]))
+    table = pq.read_table(io.BytesIO(encode_checkpoint([PROTOCOL, METADATA, *TWO])[0]))
     return written(table.append_column("sidecar", pa.array(["x", *[None] * (table.num_rows - 1)])))
 
 
-@pytest.mark.parametrize("body", [b"", b"PAR1", encode_checkpoint(DeltaSnapshot(PROTOCOL, METADATA, (), ()))[0][:-20]])
+@pytest.mark.parametrize("body", [b"", b"PAR1", encode_checkpoint([PROTOCOL, METADATA])[0][:-20]])
 def test_a_torn_checkpoint_is_refused(body: bytes) -> None:
     with pytest.raises(Malformed):
         decode_checkpoint(body)

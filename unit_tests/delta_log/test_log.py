@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from destination_s3_spark.delta_log.actions import Action, DeltaSnapshot, Metadata, Remove, Transaction
+from destination_s3_spark.delta_log.actions import Action, Metadata, Remove, Transaction
 from destination_s3_spark.delta_log.log import KEPT, DeltaLog, DeltaState, UnreadableLog, VersionTaken, commit_hash
 from destination_s3_spark.errors import TransientError
 from unit_tests.chain.fake_store import FakeStore, Fault
@@ -26,10 +26,10 @@ def state(log: DeltaLog) -> DeltaState:
     return found
 
 
-def contents(found: DeltaState) -> DeltaSnapshot:
+def contents(found: DeltaState) -> list[Action]:
     assert found.protocol is not None
     assert found.metadata is not None
-    return DeltaSnapshot(found.protocol, found.metadata, tuple(found.transactions.values()), tuple(found.adds.values()))
+    return [found.protocol, found.metadata, *found.transactions.values(), *found.adds.values()]
 
 
 def test_no_log_is_none() -> None:
@@ -166,8 +166,8 @@ def test_a_clean_up_leaves_what_a_reader_needs(tmp_path: Path) -> None:
     log = begun(store, 30)
     found = state(log)
     for version in (9, 19, 29):
-        adds = tuple(found.adds[f"{number}.parquet"] for number in range(version + 1))
-        log.write_checkpoint(version, DeltaSnapshot(PROTOCOL, METADATA, (Transaction("t", version, 5),), adds))
+        adds = [found.adds[f"{number}.parquet"] for number in range(version + 1)]
+        log.write_checkpoint(version, [PROTOCOL, METADATA, Transaction("t", version, 5), *adds])
     for key in store.objects:
         numbered = re.search(r"(\d{20})", key)
         age = 2 * KEPT if numbered is not None and int(numbered[1]) <= 19 else timedelta(0)

@@ -30,7 +30,6 @@ from destination_s3_spark.delta_log.actions import (
     Action,
     Add,
     CommitInfo,
-    DeltaSnapshot,
     Malformed,
     Metadata,
     Protocol,
@@ -297,7 +296,7 @@ class DeltaTable:
             known = {path: add for path, add in earlier.items() if path in target.files and describes(add, target.files[path])} | adds
             unknown = {path: file for path, file in target.files.items() if path not in known}
             known |= add_actions(store, unknown, target.columns, target.time, target.partitioning)
-            log.write_checkpoint(version, DeltaSnapshot(PROTOCOL, target.metadata, (txn,), tuple(known[path] for path in sorted(known))))
+            log.write_checkpoint(version, [txn, *(known[path] for path in sorted(known)), target.metadata, PROTOCOL])
             if version // CLEAN_UP_EVERY > (checkpoint or 0) // CLEAN_UP_EVERY:
                 log.clean_up(now)
             checkpoint = version
@@ -345,8 +344,8 @@ def _published_files(live: LiveFiles) -> Iterable[FileEntry]:
 
 def _adds_of_checkpoint(log: DeltaLog, version: int | None) -> dict[str, Add]:
     """Return the files of a checkpoint. A path is never reused in a chain, so they still hold for every file that is live."""
-    contents = None if version is None else log.checkpoint(version)
-    return {} if contents is None else {add.path: add for add in contents.adds}
+    actions = None if version is None else log.checkpoint(version)
+    return {action.path: action for action in actions or () if isinstance(action, Add)}
 
 
 def _columns(metadata: Metadata | None, protocol: Protocol | None = PROTOCOL) -> str:
