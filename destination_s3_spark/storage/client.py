@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-import socket
+from collections.abc import Callable
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +13,9 @@ import botocore
 from botocore.awsrequest import AWSHTTPConnectionPool, AWSHTTPSConnectionPool
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
-from botocore.httpsession import URLLib3Session
-from botocore.utils import get_environ_proxies
-from urllib3 import PoolManager
 
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.storage import credentials
-from destination_s3_spark.storage.ca_bundle import ca_bundle
 from destination_s3_spark.storage.endpoint import S3_ENDPOINT, check_endpoint, checked_pools
 from destination_s3_spark.storage.failures import explain, require_s3_answers
 from destination_s3_spark.storage.patience import Patience
@@ -54,11 +50,12 @@ def s3_client(settings: S3Settings) -> S3Client:
 def _built(settings: S3Settings) -> S3Client:
     if settings.endpoint:
         check_endpoint(settings.endpoint)
-    config = _config(settings)
     try:
         session = credentials.session(settings)
         require_s3_answers(session._session)
-        client = session.client("s3", region_name=settings.signing_region or None, endpoint_url=settings.endpoint or None, config=config)
+        client = session.client(
+            "s3", region_name=settings.signing_region or None, endpoint_url=settings.endpoint or None, config=_config(settings)
+        )
     except (BotoCoreError, ClientError) as error:
         raise explain(error, "Preparing the S3 client", settings) from error
     shared = _shared_parameters(settings)
@@ -67,6 +64,8 @@ def _built(settings: S3Settings) -> S3Client:
         accepted = model.input_shape.members if model.input_shape else {}
         params |= {name: value for name, value in shared.items() if name in accepted}
 
+    transport = client._endpoint.http_session  # type: ignore[attr-defined]
+    transport._manager.connection_pool_kw["blocksize"] = _PIECE_BYTES
     Patience(settings.limits).install(client)
     hash_beginnings_once(client)
     client.meta.events.register("provide-client-params.s3", add_shared)
@@ -74,9 +73,7 @@ def _built(settings: S3Settings) -> S3Client:
     if settings.endpoint:
         client.meta.events.register("before-call.s3", _stay_at_the_endpoint)
         client.meta.events.register("before-call.s3.DeleteObjects", _add_content_md5)
-        client.meta.events.register("before-send.s3", _CheckedTransport(settings.endpoint, config, ca_bundle(settings) or True))
-    else:
-        _send_large_pieces(client._endpoint.http_session)  # type: ignore[attr-defined]
+        client.meta.events.register("before-send.s3", _checked_transport(transport))
     return client
 
 
@@ -117,10 +114,6 @@ def _send_bodies_at_once(params: dict[str, Any], **_: Any) -> None:
     params["headers"].pop("Expect", None)
 
 
-def _send_large_pieces(session: Any) -> None:
-    session._manager.connection_pool_kw["blocksize"] = _PIECE_BYTES
-
-
 def _stay_at_the_endpoint(params: dict[str, Any], **_: Any) -> None:
     """Keep botocore from looking up the bucket's region after a redirect.
 
@@ -135,34 +128,19 @@ def _add_content_md5(params: dict[str, Any], **_: Any) -> None:
     params["headers"]["Content-MD5"] = base64.b64encode(digest).decode()
 
 
-class _CheckedTransport:
-    """Transport that checks the peer address of a connection before it sends the first byte.
+def _checked_transport(session: Any) -> Callable[..., Any]:
+    """Return a handler that sends requests by botocore's own session, and checks the peer of a connection before it sends the first byte.
 
-    The response of a `before-send` handler replaces botocore's own transport, and an error it raises is not retried.
+    The response of a `before-send` handler replaces that of the client, and an error it raises is not retried.
     """
+    session._manager.pool_classes_by_scheme = checked_pools(S3_ENDPOINT, AWSHTTPConnectionPool, AWSHTTPSConnectionPool)
 
-    def __init__(self, endpoint: str, config: Any, verify: str | bool) -> None:
-        self._session = _CheckedSession(
-            verify=verify,
-            proxies=get_environ_proxies(endpoint),
-            timeout=(config.connect_timeout, config.read_timeout),
-            max_pool_connections=config.max_pool_connections,
-            socket_options=[(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1), (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)],
-        )
-
-    def __call__(self, request: Any, **_: Any) -> Any:
+    def send(request: Any, **_: Any) -> Any:
         try:
-            return self._session.send(request)
+            return session.send(request)
         except HTTPClientError as error:
             if isinstance(refused := error.kwargs.get("error"), ConfigError):
                 raise refused from None
             raise
 
-
-class _CheckedSession(URLLib3Session):
-    _manager: PoolManager
-
-    def __init__(self, **arguments: Any) -> None:
-        super().__init__(**arguments)
-        _send_large_pieces(self)
-        self._manager.pool_classes_by_scheme = checked_pools(S3_ENDPOINT, AWSHTTPConnectionPool, AWSHTTPSConnectionPool)
+    return send
