@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from botocore import xform_name
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -52,66 +52,60 @@ class GlueTables:
             raise GlueFailed(error.message) from error
 
     def get(self, database: str, name: str) -> dict[str, Any] | None:
-        with _explained("GetTable"):
-            try:
-                found: dict[str, Any] = self._client.get_table(DatabaseName=database, Name=name)["Table"]
-            except ClientError as error:
-                if code(error) != "EntityNotFoundException":
-                    raise
-                return None
-            return found
+        try:
+            found: dict[str, Any] = self._call("GetTable", DatabaseName=database, Name=name)["Table"]
+        except _NotFound:
+            return None
+        return found
 
     def create(self, database: str, definition: dict[str, Any]) -> None:
         """Create a table, and its database if there is none. Raises GlueChanged."""
         try:
-            self._create(database, definition)
-        except _NoDatabase:
+            self._call("CreateTable", DatabaseName=database, TableInput=definition)
+        except _NotFound:
             self.create_database(database)
-            self._create(database, definition)
+            self._call("CreateTable", DatabaseName=database, TableInput=definition)
 
     def update(self, database: str, definition: dict[str, Any], version: str) -> None:
         """Replace the definition of a table unless it has another version by now. Raises GlueChanged."""
-        with _explained("UpdateTable", changed={"ConcurrentModificationException", "EntityNotFoundException"}):
+        try:
             # Without the archive, Glue would keep a version for each change, and their number is limited.
-            self._client.update_table(DatabaseName=database, TableInput=definition, VersionId=version, SkipArchive=True)
+            self._call("UpdateTable", DatabaseName=database, TableInput=definition, VersionId=version, SkipArchive=True)
+        except _NotFound as error:
+            raise GlueChanged(str(error)) from error
 
     def drop(self, database: str, name: str) -> None:
-        with _explained("DeleteTable"):
-            self._client.delete_table(DatabaseName=database, Name=name)
+        self._call("DeleteTable", DatabaseName=database, Name=name)
 
     def has_database(self, database: str) -> bool:
-        with suppress(_NoDatabase), _explained("GetDatabase", absent=True):
-            self._client.get_database(Name=database)
+        with suppress(_NotFound):
+            self._call("GetDatabase", Name=database)
             return True
         return False
 
     def create_database(self, database: str) -> None:
         """Create a database. One that exists is fine."""
-        with suppress(GlueChanged), _explained("CreateDatabase", changed={"AlreadyExistsException"}):
-            self._client.create_database(DatabaseInput={"Name": database})
+        with suppress(GlueChanged):
+            self._call("CreateDatabase", DatabaseInput={"Name": database})
 
     def drop_database(self, database: str) -> None:
-        with _explained("DeleteDatabase"):
-            self._client.delete_database(Name=database)
+        self._call("DeleteDatabase", Name=database)
 
-    def _create(self, database: str, definition: dict[str, Any]) -> None:
-        with _explained("CreateTable", changed={"AlreadyExistsException"}, absent=True):
-            self._client.create_table(DatabaseName=database, TableInput=definition)
+    def _call(self, operation: str, **arguments: Any) -> Any:
+        """Return the answer of a call. Raises GlueChanged if another program was faster, and _NotFound for a missing table or database."""
+        try:
+            return getattr(self._client, xform_name(operation))(**arguments)
+        except (BotoCoreError, ClientError) as error:
+            kind = code(error) if isinstance(error, ClientError) else ""
+            raise _KINDS.get(kind, GlueFailed)(glue_reason(error, operation)) from error
 
 
-class _NoDatabase(Exception):
-    """The database of a call does not exist."""
+class _NotFound(GlueFailed):
+    """The table or the database of a call does not exist."""
 
 
-@contextmanager
-def _explained(operation: str, changed: set[str] | None = None, *, absent: bool = False) -> Iterator[None]:
-    """Translate failures of a call. Codes in `changed` mean that another program was faster; `absent` expects a missing database."""
-    try:
-        yield
-    except (BotoCoreError, ClientError) as error:
-        kind = code(error) if isinstance(error, ClientError) else ""
-        if kind in (changed or ()):
-            raise GlueChanged(operation) from error
-        if absent and kind == "EntityNotFoundException":
-            raise _NoDatabase from error
-        raise GlueFailed(glue_reason(error, operation)) from error
+_KINDS = {
+    "AlreadyExistsException": GlueChanged,
+    "ConcurrentModificationException": GlueChanged,
+    "EntityNotFoundException": _NotFound,
+}
