@@ -82,39 +82,34 @@ def stream_hash(stream: StreamId) -> str:
     return hashlib.sha256(json.dumps([stream.namespace or "", stream.name]).encode()).hexdigest()[:8]
 
 
-@dataclass(frozen=True, slots=True)
-class DatePattern:
-    """A parsed pattern: runs of one letter, and literal text (letter "")."""
-
-    runs: tuple[tuple[str, str], ...]
-
-    def format(self, time: datetime) -> str:
-        """Format the time with English names."""
-        return "".join(text if not letter else _format(letter, len(text), time) for letter, text in self.runs)
-
-    def regex(self) -> str:
-        """Return a regular expression that matches every result of `format`."""
-        return "".join(_regex(letter, len(text)) if letter else re.escape(text) for letter, text in self.runs)
+def date_text(pattern: str, time: datetime) -> str:
+    """Format the time by a date pattern, with English names. Raises ConfigError as `_runs` does."""
+    return "".join(_format(letter, len(text), time) if letter else text for letter, text in _runs(pattern))
 
 
-def parse_date_pattern(pattern: str) -> DatePattern:
-    """Parse the pattern. Raises ConfigError naming an unsupported letter (weeks, eras and time zones) or an unclosed quote."""
-    runs: list[tuple[str, str]] = []
+def date_regex(pattern: str) -> str:
+    """Return a regular expression that matches every result of `date_text`. Raises ConfigError as `_runs` does."""
+    return "".join(_regex(letter, len(text)) if letter else re.escape(text) for letter, text in _runs(pattern))
+
+
+def _runs(pattern: str) -> Iterator[tuple[str, str]]:
+    """Yield the runs of one letter in a date pattern, and literal text (letter "").
+
+    Raises ConfigError naming an unsupported letter (weeks, eras and time zones) or an unclosed quote.
+    """
     end = 0
     for match in _TOKEN.finditer(pattern):
         if match.start() != end:
             break
         end = match.end()
-        letter = match[2] or ""
+        letter, quoted = match[2] or "", match[1]
         if letter and letter not in {"y", "a", "E", *_NUMBERS}:
             raise ConfigError(
                 f"file_name_pattern: '{letter}' in {{date:{pattern}}} is not supported. Use y, M, d, D, H, h, m, s, S, a and E."
             )
-        quoted = match[1]
-        runs.append((letter, match[0] if quoted is None else quoted.replace("''", "'") or "'"))
+        yield letter, match[0] if quoted is None else quoted.replace("''", "'") or "'"
     if end != len(pattern):
         raise ConfigError(f"file_name_pattern: {{date:{pattern}}} has a quote that is not closed.")
-    return DatePattern(tuple(runs))
 
 
 def _format(letter: str, width: int, time: datetime) -> str:
@@ -162,8 +157,8 @@ class PathTemplate:
         for part in self._parts():
             if isinstance(part, _Variable):
                 _regex_of(part)
-        for option, written, near in self._unknown_in_path():
-            if near is not None:
+        for option, written, near in self._unknown():
+            if near is not None and option != "file_name_pattern":
                 raise ConfigError(
                     f"{option}: there is no variable {written}; it would be plain text, the same for all streams. Write {near}."
                 )
@@ -218,11 +213,9 @@ class PathTemplate:
         return key
 
     def warnings(self) -> list[str]:
-        pattern = self.file_pattern or ""
-        in_pattern = (("file_name_pattern", written, near) for written, near in _unknown(pattern, _FILE_VARIABLES, in_file_name=True))
         return [
             f"{option}: there is no variable {written}, so it is plain text in every name{f' (did you mean {near}?)' if near else ''}"
-            for option, written, near in (*self._unknown_in_path(), *in_pattern)
+            for option, written, near in self._unknown()
         ]
 
     def key_pattern(self, stream: StreamId, root: str | None = None) -> re.Pattern[str]:
@@ -240,14 +233,14 @@ class PathTemplate:
                 expression += _regex_of(part)
         return re.compile(expression + r"(?:-\d+)?")
 
-    def _unknown_in_path(self) -> Iterator[tuple[str, str, str | None]]:
-        """Yield (option, text, probable variable) for text in the paths that looks like a variable but is not one."""
+    def _unknown(self) -> Iterator[tuple[str, str, str | None]]:
+        """Yield (option, text, probable variable) for text that looks like a variable but is not one."""
         for option, template in (("s3_bucket_path", self.bucket_path), ("s3_path_format", self.path_format or "")):
-            for written, near in _unknown(template, _PATH_VARIABLES, in_file_name=False):
-                yield option, written, near
+            yield from _unknown(option, template, _PATH_VARIABLES)
             for match in _BARE.finditer(template):  # may also be plain text, so only a near match counts
                 if near := nearest_name(match[1], _PATH_VARIABLES):
                     yield option, match[0], _SPELLINGS[near]
+        yield from _unknown("file_name_pattern", self.file_pattern or "", _FILE_VARIABLES)
 
     def _parts(self) -> tuple[_Part, ...]:
         """Parse the whole template, with adjacent text joined into one part."""
@@ -285,7 +278,7 @@ class PathTemplate:
 
     def _with_argument(self, part: _Variable) -> str:
         if part.name == "date":
-            return parse_date_pattern(part.argument).format(self.started_at.astimezone(UTC))
+            return date_text(part.argument, self.started_at.astimezone(UTC))
         now = _microseconds(self.clock())
         return str(now if part.argument == "micro" else now // 1000)
 
@@ -312,12 +305,11 @@ def _variable(match: re.Match[str], *, in_file_name: bool) -> _Variable | None:
     return _Variable(file_name, argument) if in_file_name and _is_file_variable(file_name, argument) else None
 
 
-def _unknown(template: str, names: tuple[str, ...], *, in_file_name: bool) -> Iterator[tuple[str, str | None]]:
-    """Yield each text that looks like a variable but is not one, with the nearest of these names or None."""
+def _unknown(option: str, template: str, names: tuple[str, ...]) -> Iterator[tuple[str, str, str | None]]:
     for match in _VARIABLE.finditer(template):
-        if _variable(match, in_file_name=in_file_name) is None:
+        if _variable(match, in_file_name=names is _FILE_VARIABLES) is None:
             near = nearest_name(match[1] or match[2] or "", names)
-            yield match[0], _SPELLINGS[near] if near else None
+            yield option, match[0], _SPELLINGS[near] if near else None
 
 
 def _is_file_variable(name: str, argument: str) -> bool:
@@ -355,7 +347,7 @@ def _regex_of(part: _Variable) -> str:
     if part.name in _DIGITS:
         return rf"\d{{{_DIGITS[part.name]}}}"
     if part.name == "date":
-        return parse_date_pattern(part.argument or "yyyy_MM_dd").regex()
+        return date_regex(part.argument or "yyyy_MM_dd")
     special = {"UUID": "[0-9A-Fa-f-]{36}", "format_extension": r"(?:\.[A-Za-z0-9]+)*", "token": r"(?:-?\d+)?"}
     return special.get(part.name, r"\d+")
 

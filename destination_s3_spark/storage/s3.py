@@ -9,9 +9,9 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -56,15 +56,6 @@ _CONTENT_TYPE = "application/octet-stream"
 _HASTY = ClientLimits(patience_s=10, connect_timeout_s=3, read_timeout_s=10)
 
 
-@dataclass(frozen=True, slots=True)
-class _Range:
-    """The bytes from `start` (inclusive) to `end` (exclusive) of an object of `size` bytes."""
-
-    start: int
-    end: int
-    size: int
-
-
 class S3Store(ObjectStore):
     """`ObjectStore` over one bucket. Thread-safe; all instances in a process share one client per settings."""
 
@@ -80,17 +71,18 @@ class S3Store(ObjectStore):
         return self._has_versions and self.settings.endpoint is not None
 
     def get(self, key: str, most_bytes: int = MOST_BYTES) -> bytes:
-        return self._read(key, None, most_bytes)
+        return self._read(key, most_bytes)
 
     def get_range(self, key: str, start: int, end: int, size: int) -> bytes:
-        return self._read(key, _Range(start, end, size), end - start)
+        return self._read(key, end - start, f"{start}-{end - 1}", size)
 
-    def _read(self, key: str, part: _Range | None, most_bytes: int) -> bytes:
+    def _read(self, key: str, most_bytes: int, span: str | None = None, size: int = 0) -> bytes:
+        """Return the bytes of an object, or those of a span (first and last) of an object of this size."""
         limits = self.settings.limits
         last = time.monotonic() + limits.patience_s - limits.read_timeout_s
         for wait in (*_WAITS_S, None):
             with self.translated(f"Reading {self._url(key)}"):
-                body = self._open(key, part, most_bytes)
+                body = self._open(key, most_bytes, span, size)
                 try:
                     return body.read()
                 except BotoCoreError:
@@ -100,12 +92,10 @@ class S3Store(ObjectStore):
             _pause(wait)
         raise Bug("The last try of a read neither returned nor raised.")
 
-    def _open(self, key: str, part: _Range | None, most_bytes: int) -> StreamingBody:
+    def _open(self, key: str, most_bytes: int, span: str | None, size: int) -> StreamingBody:
+        part: Any = {} if span is None else {"Range": f"bytes={span}"}
         try:
-            if part is None:
-                answer = self.client.get_object(Bucket=self._bucket, Key=key)
-            else:
-                answer = self.client.get_object(Bucket=self._bucket, Key=key, Range=f"bytes={part.start}-{part.end - 1}")
+            answer = self.client.get_object(Bucket=self._bucket, Key=key, **part)
         except ClientError as error:
             if status(error) == 404 and code(error) != "NoSuchBucket":
                 raise ObjectNotFound(key) from error
@@ -114,10 +104,10 @@ class S3Store(ObjectStore):
             raise self._other_size(key) from error
         if "VersionId" in answer:  # it is "null" for an object from before the bucket kept versions
             self._has_versions = True
-        if part is None and answer["ContentLength"] > most_bytes:
+        if span is None and answer["ContentLength"] > most_bytes:
             answer["Body"].close()
             raise ObjectTooLarge(key, answer["ContentLength"], most_bytes)
-        if part is not None and answer.get("ContentRange") != f"bytes {part.start}-{part.end - 1}/{part.size}":
+        if span is not None and answer.get("ContentRange") != f"bytes {span}/{size}":
             answer["Body"].close()
             raise self._other_size(key)
         return answer["Body"]

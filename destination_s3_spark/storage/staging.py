@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import logging
-from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
@@ -53,9 +52,7 @@ class StagedFileSink(io.RawIOBase):
         self._pieces: list[bytes | memoryview] = []
         self._filled = 0
         self._size = 0
-        self._submitted = 0
-        self._etags: list[str] = []
-        self._in_flight: deque[Future[str]] = deque()
+        self._parts: list[Future[str]] = []
         self._threads = ThreadPoolExecutor(_PARTS_IN_FLIGHT, thread_name_prefix="part-upload")
         self._staged: StagedUpload | None = None
 
@@ -63,18 +60,18 @@ class StagedFileSink(io.RawIOBase):
         """Append bytes (anything with the buffer protocol) and return their count."""
         if self.closed:
             raise ValueError("write to a closed file")
-        for part in self._in_flight:
-            if part.done():
-                part.result()  # raises why it failed
+        for sent in self._parts[-_PARTS_IN_FLIGHT:]:
+            if sent.done():
+                sent.result()  # raises why it failed
         data = bytes(data)
         rest = memoryview(data)
         size = len(rest)
         while rest:
-            taken = rest[: part_bytes(self._submitted + 1) - self._filled]
+            taken = rest[: part_bytes(len(self._parts) + 1) - self._filled]
             self._pieces.append(data if len(taken) == size else taken)  # a part of one piece is not copied
             self._filled += len(taken)
             rest = rest[len(taken) :]
-            if self._filled == part_bytes(self._submitted + 1):
+            if self._filled == part_bytes(len(self._parts) + 1):
                 self._submit()
         self._size += size
         return size
@@ -84,7 +81,7 @@ class StagedFileSink(io.RawIOBase):
         if self._copy is None:
             return
         lacked = size - self._copy.tell()
-        self._shared[self._submitted + 1] = SharedBeginning(max(0, lacked))
+        self._shared[len(self._parts) + 1] = SharedBeginning(max(0, lacked))
         for piece in self._pieces:
             self._copy.write(piece[: max(0, lacked)])
             lacked -= len(piece)
@@ -105,18 +102,17 @@ class StagedFileSink(io.RawIOBase):
             raise Bug(f"Nothing was written to '{self.key}'; do not stage empty files.")
         if self._pieces:
             self._submit()
-        while self._in_flight:
-            self._await_oldest()
+        etags = tuple(part.result() for part in self._parts)
         self._threads.shutdown()
         if self._upload_id is None:
             raise Bug(f"'{self.key}' has bytes but no upload.")
-        self._staged = StagedUpload(self.key, self._upload_id, tuple(self._etags), self._size)
+        self._staged = StagedUpload(self.key, self._upload_id, etags, self._size)
         return self._staged
 
     def put(self) -> bool:
         """Make the file visible by one request. Return False for a file of several parts, which has to be staged."""
         self.close()
-        if self._submitted:
+        if self._parts:
             return False
         self.store.put(self.key, b"".join(self._pieces), self._metadata)
         return True
@@ -142,20 +138,19 @@ class StagedFileSink(io.RawIOBase):
 
     def _submit(self) -> None:
         """Upload the pieces as the next part. Wait while two parts are in flight."""
-        while len(self._in_flight) >= _PARTS_IN_FLIGHT:
-            self._await_oldest()
+        if len(self._parts) >= _PARTS_IN_FLIGHT:
+            self._parts[-_PARTS_IN_FLIGHT].result()
         if self._upload_id is None:
             with self.store.translated(f"Starting the upload of '{self.key}'"):
                 self._upload_id = self.store.begin_upload(self.key, self._metadata)
-        self._submitted += 1
-        body = b"".join(self._pieces)
+        number, body = len(self._parts) + 1, b"".join(self._pieces)
         self._pieces, self._filled = [], 0
         if self._copy is not None:
-            self._shared[self._submitted] = SharedBeginning(len(body))
+            self._shared[number] = SharedBeginning(len(body))
             self._copy.write(body)
-        beginning = self._shared.get(self._submitted)
+        beginning = self._shared.get(number)
         content = body if beginning is None else SharedBody(body, beginning)
-        self._in_flight.append(self._threads.submit(self._upload_part, self._upload_id, self._submitted, content))
+        self._parts.append(self._threads.submit(self._upload_part, self._upload_id, number, content))
 
     def _upload_part(self, upload_id: str, number: int, body: bytes | SharedBody) -> str:
         with self.store.translated(f"Uploading part {number} of '{self.key}'"):
@@ -163,7 +158,3 @@ class StagedFileSink(io.RawIOBase):
                 Bucket=self.store.settings.bucket, Key=self.key, UploadId=upload_id, PartNumber=number, Body=body
             )
         return answer["ETag"]
-
-    def _await_oldest(self) -> None:
-        self._etags.append(self._in_flight[0].result())
-        self._in_flight.popleft()

@@ -153,11 +153,10 @@ def overlaps(roots: Mapping[StreamId, str], template: PathTemplate) -> dict[Stre
             inside.setdefault(outer, root)
     found: dict[StreamId, str] = {}
     for stream, root in roots.items():
-        others = [owner for owner in owners[root] if owner != f"stream '{stream}'"]
-        around = next((owners[outer] for outer in _ancestors(root) if outer in owners), [])
-        within = owners[inside[root]] if root in inside else []
-        if others or around or within:
-            found[stream] = (others or around or within)[0]
+        folders = (root, *_ancestors(root), *([inside[root]] if root in inside else []))
+        others = (owner for folder in folders for owner in owners.get(folder, ()) if owner != f"stream '{stream}'")
+        if (other := next(others, None)) is not None:
+            found[stream] = other
     return found
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from destination_s3_spark.errors import ConfigError
-from destination_s3_spark.storage.paths import PathTemplate, namespace_folder, parse_date_pattern, safe_characters, stream_folder
+from destination_s3_spark.storage.paths import PathTemplate, date_regex, date_text, namespace_folder, safe_characters, stream_folder
 from destination_s3_spark.stream_id import StreamId
 
 CASES = json.loads((Path(__file__).parent / "data" / "path_and_name_cases.json").read_text(encoding="utf-8"))
@@ -177,9 +177,8 @@ def test_a_namespace_may_be_several_folders_and_a_missing_one_is_none() -> None:
     ],
 )
 def test_date_patterns_are_simple_date_formats(pattern: str, expected: str) -> None:
-    parsed = parse_date_pattern(pattern)
-    assert parsed.format(START) == expected
-    assert re.fullmatch(parsed.regex(), expected)
+    assert date_text(pattern, START) == expected
+    assert re.fullmatch(date_regex(pattern), expected)
 
 
 @pytest.mark.parametrize("pattern", ["{date:yyyy_ww}", "{date:z}", "{date:'open}"])
