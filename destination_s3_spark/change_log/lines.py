@@ -20,7 +20,7 @@ from destination_s3_spark.change_log.events import LogColumns, RunningCount
 from destination_s3_spark.decoding.value_text import decimal_texts
 from destination_s3_spark.formats.file_format import Sink
 from destination_s3_spark.formats.row_bytes import row_bytes, row_offsets
-from destination_s3_spark.formats.text_file import Compression, TextFile, text_join
+from destination_s3_spark.formats.text_file import TextFile, text_join
 
 _BLOCK_BYTES = 8 * 2**20
 """Arrow bytes converted to text at a time. Their text can be several times as large, and a string array holds at most 2 GiB."""
@@ -140,7 +140,7 @@ class LogLines(TextFile):
     """A text file of the change log being written to a sink. `schema` is by default that of rows."""
 
     def __init__(self, sink: Sink, columns: LogColumns, schema: pa.Schema | None = None) -> None:
-        super().__init__(sink, columns.row_schema if schema is None else schema, Compression.GZIP)
+        super().__init__(sink, columns.row_schema if schema is None else schema, compressed=True)
         in_each_image = sum(len(field.name) + _QUOTED for field in columns.fields)
         self._most_rows = _NAMES_BYTES // (3 * in_each_image + 1) or 1  # new, old and Exists
 

@@ -19,7 +19,6 @@ from destination_s3_spark.decoding.plan import Values
 from destination_s3_spark.exact_json.values import string_value
 from destination_s3_spark.formats.file_format import FileColumns, Sink
 from destination_s3_spark.formats.text_file import (
-    Flattening,
     JoinedTextFile,
     TextFile,
     TextOptions,
@@ -40,20 +39,20 @@ class CsvOptions(TextOptions):
     @property
     def values(self) -> Values:
         """The whole record in one column, or with flattening one column of JSON text per field."""
-        return Values.RECORD if self.flattening is Flattening.NONE else Values.CELLS
+        return Values.CELLS if self.flattened else Values.RECORD
 
     def open(self, sink: Sink, columns: FileColumns) -> CsvFile:
         return CsvFile(sink, columns.arrow, self)
 
     def open_joined(self, sink: Sink) -> JoinedCsvFile:
-        return JoinedCsvFile(sink, self.compression)
+        return JoinedCsvFile(sink, compressed=self.compressed)
 
 
 class CsvFile(TextFile):
     """One CSV file being written into a sink. Its header holds the names of the columns."""
 
     def __init__(self, sink: Sink, columns: pa.Schema, options: CsvOptions) -> None:
-        super().__init__(sink, columns, options.compression)
+        super().__init__(sink, columns, compressed=options.compressed)
         header = ",".join(f'"{_doubled(name)}"' for name in columns.names) + "\r\n"
         self._put(header.encode())
 

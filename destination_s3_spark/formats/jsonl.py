@@ -17,7 +17,6 @@ from destination_s3_spark.decoding.plan import Values
 from destination_s3_spark.exact_json.members import members
 from destination_s3_spark.formats.file_format import FileColumns, Sink
 from destination_s3_spark.formats.text_file import (
-    Flattening,
     JoinedTextFile,
     TextFile,
     TextOptions,
@@ -40,15 +39,15 @@ class JsonlOptions(TextOptions):
         return JsonlFile(sink, columns.arrow, self)
 
     def open_joined(self, sink: Sink) -> JoinedTextFile:
-        return JoinedTextFile(sink, self.compression)
+        return JoinedTextFile(sink, compressed=self.compressed)
 
 
 class JsonlFile(TextFile):
     """One JSON Lines file being written into a sink."""
 
     def __init__(self, sink: Sink, columns: pa.Schema, options: JsonlOptions) -> None:
-        super().__init__(sink, columns, options.compression)
-        self._flattening = options.flattening
+        super().__init__(sink, columns, compressed=options.compressed)
+        self._flattened = options.flattened
 
     def _lines(self, batch: pa.RecordBatch) -> pa.StringArray:
         raw_id, extracted_at, meta, generation_id, data = batch.columns
@@ -58,9 +57,9 @@ class JsonlFile(TextFile):
             ',"_airbyte_meta":', meta_json(meta),
             ',"_airbyte_generation_id":', generation_id.cast(pa.string()),
         )  # fmt: skip
-        if self._flattening is Flattening.NONE:
-            return text_join(*own, ',"_airbyte_data":', data, "}\n")
-        return text_join(*own, _members_behind(data), "\n")
+        if self._flattened:
+            return text_join(*own, _members_behind(data), "\n")
+        return text_join(*own, ',"_airbyte_data":', data, "}\n")
 
 
 def _members_behind(data: pa.Array[Any]) -> pa.Array[Any]:

@@ -16,7 +16,7 @@ from destination_s3_spark.exact_json.members import members
 from destination_s3_spark.exact_json.values import object_text
 from destination_s3_spark.formats.csv import CsvOptions
 from destination_s3_spark.formats.file_format import SeekableFile, Sink
-from destination_s3_spark.formats.text_file import Compression, TextWriter, beside_meta
+from destination_s3_spark.formats.text_file import GZIP, TextWriter, beside_meta
 
 WHOLE_RECORD = "_airbyte_data"
 """The column with the record, if its fields have none."""
@@ -35,14 +35,10 @@ class StoredText:
     key: str
     booleans: frozenset[str] = frozenset()
 
-    @property
-    def compression(self) -> Compression:
-        return Compression.GZIP if self.key.endswith(Compression.GZIP.value) else Compression.NONE
-
     def rows(self, file: SeekableFile) -> Iterator[tuple[bytes, bytes | None]]:
         """Yield each row's bytes and its record, None for the header. Raises ValueError for a file that is damaged."""
         content = pa.BufferedInputStream(pa.PythonFile(file, mode="r"), _READ_BYTES)
-        stream = content if self.compression is Compression.NONE else pa.CompressedInputStream(content, "gzip")
+        stream = pa.CompressedInputStream(content, "gzip") if self.key.endswith(GZIP) else content
         lines = _lines(stream)
         if CsvOptions.stem in self.key.rpartition("/")[2]:
             yield from self._csv(lines)
@@ -50,7 +46,7 @@ class StoredText:
             yield from ((line, _record_of_line(line)) for line in lines)
 
     def open_kept(self, sink: Sink) -> KeptRows:
-        return KeptRows(sink, self.compression)
+        return KeptRows(sink, compressed=self.key.endswith(GZIP))
 
     def _csv(self, lines: Iterator[bytes]) -> Iterator[tuple[bytes, bytes | None]]:
         rows = csv_rows(lines)

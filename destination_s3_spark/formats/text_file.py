@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from enum import Enum
 from functools import partial
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -33,6 +32,8 @@ from destination_s3_spark.formats.row_bytes import row_bytes, row_offsets
 if TYPE_CHECKING:  # a cluster's executors have no pydantic
     from destination_s3_spark.config.format_options import CsvFormat, JsonlFormat
 
+GZIP = ".gz"
+"""What compression adds to the extension."""
 _GZIP_LEVEL = 2
 """ISA-L's default level. On lines of a change log it is six times as fast as zlib's level 4, and the files have the same size."""
 _GZIP_WINDOW = 16 + isal_zlib.MAX_WBITS
@@ -43,59 +44,39 @@ _BLOCK_BYTES = 4 * 2**20
 _LINE_END = ord("\n")
 
 
-class Compression(Enum):
-    """The compression of a whole file. The value is the suffix that is added to the extension."""
-
-    NONE = ""
-    GZIP = ".gz"
-
-
-class Flattening(Enum):
-    """The place of a record's fields: inside `_airbyte_data`, or at the root beside the connector's own columns."""
-
-    NONE = "none"
-    ROOT = "root"
-
-
 @dataclass(frozen=True, slots=True)
 class TextOptions:
-    """The options of a text file."""
+    """The options of a text file. `flattened`: whether a record's fields are beside the connector's own columns, not in `_airbyte_data`."""
 
-    flattening: Flattening = Flattening.NONE
-    compression: Compression = Compression.GZIP
+    flattened: bool = False
+    compressed: bool = True
 
     stem: ClassVar[str]
-    """The extension without the suffix of the compression."""
-
-    @property
-    def compressed(self) -> bool:
-        return self.compression is not Compression.NONE
+    """The extension without that of gzip."""
 
     @property
     def extension(self) -> str:
-        return f"{self.stem}{self.compression.value}"
+        return self.stem + GZIP if self.compressed else self.stem
 
     def require_fitting(self, columns: FileColumns) -> None:
         """Accept all columns, because all values are written as text."""
 
 
-def text_format(title: str, format_type: str, stem: str, made: Callable[[Flattening, Compression], FileOptions]) -> FileFormat:
+def text_format(title: str, format_type: str, stem: str, made: Callable[[bool, bool], FileOptions]) -> FileFormat:
     """Return a text format. `made` makes its options."""
 
     def options(chosen: CsvFormat | JsonlFormat) -> FileOptions:
-        flattening = Flattening.ROOT if chosen.flattening == "Root level flattening" else Flattening.NONE
-        return made(flattening, Compression.GZIP if chosen.compression.compression_type == "GZIP" else Compression.NONE)
+        return made(chosen.flattening == "Root level flattening", chosen.compression.compression_type == "GZIP")
 
-    extensions = tuple(stem + compression.value for compression in Compression)
-    return FileFormat(title, format_type, extensions, typed=False, sorted_rows=False, options=options)
+    return FileFormat(title, format_type, (stem, stem + GZIP), typed=False, sorted_rows=False, options=options)
 
 
 class TextWriter(DirectWriter[Content]):
-    """A text file being written, compressed if asked for."""
+    """A text file being written, compressed by gzip if asked for."""
 
-    def __init__(self, sink: Sink, compression: Compression) -> None:
+    def __init__(self, sink: Sink, *, compressed: bool) -> None:
         super().__init__(sink)
-        self._gzip = isal_zlib.compressobj(_GZIP_LEVEL, isal_zlib.DEFLATED, _GZIP_WINDOW) if compression is Compression.GZIP else None
+        self._gzip = isal_zlib.compressobj(_GZIP_LEVEL, isal_zlib.DEFLATED, _GZIP_WINDOW) if compressed else None
 
     def close(self) -> WrittenFile:
         if self._gzip is not None:
@@ -109,8 +90,8 @@ class TextWriter(DirectWriter[Content]):
 class TextFile(TextWriter[pa.RecordBatch]):
     """One text file of rows being written into a sink."""
 
-    def __init__(self, sink: Sink, columns: pa.Schema, compression: Compression) -> None:
-        super().__init__(sink, compression)
+    def __init__(self, sink: Sink, columns: pa.Schema, *, compressed: bool) -> None:
+        super().__init__(sink, compressed=compressed)
         self._columns = columns
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -130,8 +111,8 @@ class TextFile(TextWriter[pa.RecordBatch]):
 class JoinedTextFile(TextWriter[SeekableFile]):
     """The lines of text files in one file, behind the header of the first. All must have the same header."""
 
-    def __init__(self, sink: Sink, compression: Compression) -> None:
-        super().__init__(sink, compression)
+    def __init__(self, sink: Sink, *, compressed: bool) -> None:
+        super().__init__(sink, compressed=compressed)
         self._header: bytes | None = None
 
     def write(self, source: SeekableFile) -> None:

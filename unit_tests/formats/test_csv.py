@@ -17,10 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from destination_s3_spark.formats.csv import CsvFile, CsvOptions
-from destination_s3_spark.formats.text_file import Compression, Flattening
 
-PLAIN = CsvOptions(Flattening.NONE, Compression.NONE)
-FLAT = CsvOptions(Flattening.ROOT, Compression.NONE)
+PLAIN = CsvOptions(flattened=False, compressed=False)
+FLAT = CsvOptions(flattened=True, compressed=False)
 OWN = ["_airbyte_raw_id", "_airbyte_extracted_at", "_airbyte_meta", "_airbyte_generation_id"]
 HEADER = '"_airbyte_raw_id","_airbyte_extracted_at","_airbyte_meta","_airbyte_generation_id"'
 NO_CHANGES = '"{""sync_id"":7,""changes"":[]}"'
@@ -116,10 +115,10 @@ def test_gzip_is_the_default() -> None:
 
 
 def test_many_blocks_have_one_header(landing: Callable[..., Any]) -> None:
-    land = landing(CsvOptions(Flattening.ROOT), {"id": ANY})
+    land = landing(CsvOptions(flattened=True), {"id": ANY})
     block = land.typed(f'{{"id":{number}}}' for number in range(3000))
     sink = io.BytesIO()
-    file = CsvFile(sink, land.columns.arrow, CsvOptions(Flattening.ROOT))
+    file = CsvFile(sink, land.columns.arrow, CsvOptions(flattened=True))
     for start in (0, 1000, 2000):
         file.write(block.final.slice(start, 1000))
     file.write(block.final.slice(0, 0))
@@ -133,9 +132,9 @@ def test_rows_with_other_columns_are_refused(landing: Callable[..., Any]) -> Non
         file.write(landing(FLAT, {"other": ANY}).typed(["{}"]).final)
 
 
-@pytest.mark.parametrize("compression", Compression)
-def test_duckdb_and_polars_read_the_file(landing: Callable[..., Any], tmp_path: Path, compression: Compression) -> None:
-    options = CsvOptions(Flattening.ROOT, compression)
+@pytest.mark.parametrize("compressed", [True, False])
+def test_duckdb_and_polars_read_the_file(landing: Callable[..., Any], tmp_path: Path, compressed: bool) -> None:
+    options = CsvOptions(flattened=True, compressed=compressed)
     path = tmp_path / f"users{options.extension}"
     records = ['{"id":1,"name":"é\\r\\n\\"quoted\\", x","on":true}', '{"id":2.50,"on":false}']
     path.write_bytes(landing(options, dict.fromkeys(["id", "name", "on"], ANY)).file(records))

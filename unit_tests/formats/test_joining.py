@@ -20,7 +20,6 @@ from destination_s3_spark.formats.file_format import DifferentColumns, FileOptio
 from destination_s3_spark.formats.file_statistics import WrittenFile
 from destination_s3_spark.formats.jsonl import JsonlOptions
 from destination_s3_spark.formats.parquet import ParquetOptions
-from destination_s3_spark.formats.text_file import Compression, Flattening
 from destination_s3_spark.schema.encodings import Encodings, ExtractedAtEncoding, TimeEncoding
 
 PROPERTIES: dict[str, Any] = {
@@ -39,7 +38,7 @@ INT64 = Encodings(ExtractedAtEncoding.MICROS, TimeEncoding.INT64)
 OPTIONS: list[FileOptions] = [
     *(ParquetOptions(encodings=encodings) for encodings in (Encodings(), LOCAL, INT64)),
     *(AvroOptions(codec, 1) for codec in (AvroCodec.NULL, AvroCodec.DEFLATE, AvroCodec.SNAPPY, AvroCodec.ZSTANDARD)),
-    *(made(flattening, compression) for made in (JsonlOptions, CsvOptions) for flattening in Flattening for compression in Compression),
+    *(made(flattened, compressed) for made in (JsonlOptions, CsvOptions) for flattened in (False, True) for compressed in (False, True)),
 ]
 
 
@@ -86,7 +85,7 @@ def test_the_rows_of_all_files_are_in_the_joined_one(options: FileOptions, landi
 
 @pytest.mark.parametrize("options", [option for option in OPTIONS if not isinstance(option, JsonlOptions)], ids=repr)
 def test_files_of_other_columns_are_not_joined(options: FileOptions, landing: Any) -> None:
-    if isinstance(options, CsvOptions) and options.flattening is Flattening.NONE:
+    if isinstance(options, CsvOptions) and not options.flattened:
         pytest.skip("all such files have the same columns")
     made = [landing(options, PROPERTIES).file(FILES[0]), landing(options, {"id": {"type": "integer"}}).file(FILES[1])]
     with pytest.raises(DifferentColumns):
@@ -100,7 +99,7 @@ def test_an_avro_file_that_ends_early_is_an_error(landing: Any) -> None:
 
 
 @pytest.mark.parametrize("size", [150, 151, 152, 4096])
-@pytest.mark.parametrize("options", [CsvOptions(Flattening.ROOT, Compression.NONE), JsonlOptions(compression=Compression.NONE)], ids=repr)
+@pytest.mark.parametrize("options", [CsvOptions(flattened=True, compressed=False), JsonlOptions(compressed=False)], ids=repr)
 def test_rows_are_counted_however_the_text_is_cut(options: FileOptions, size: int, landing: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_file, "_BLOCK_BYTES", size)
     made = [landing(options, PROPERTIES).file(data) for data in FILES]

@@ -24,7 +24,6 @@ from destination_s3_spark.formats.file_format import FileColumns, FileOptions
 from destination_s3_spark.formats.file_statistics import KeyRange, WrittenFile
 from destination_s3_spark.formats.jsonl import JsonlOptions
 from destination_s3_spark.formats.parquet import ParquetCodec, ParquetOptions
-from destination_s3_spark.formats.text_file import Flattening
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, arrow_field
 from destination_s3_spark.storage.s3 import S3Store
@@ -59,7 +58,7 @@ FORMATS: dict[str, tuple[FileOptions, RowPlan | None]] = {
     "parquet": (ParquetOptions(ParquetCodec.ZSTD, row_group_bytes=4096), None),
     "avro": (AvroOptions(), None),
     "jsonl": (JsonlOptions(), RowPlan(STREAM, 7, 3, (), RAW_SCHEMA, Values.RECORD)),
-    "csv": (CsvOptions(Flattening.ROOT), RowPlan(STREAM, 7, 3, tuple(replace(f, type=Scalar.STRING) for f in FIELDS), CELLS, Values.CELLS)),
+    "csv": (CsvOptions(flattened=True), RowPlan(STREAM, 7, 3, tuple(replace(f, type=Scalar.STRING) for f in FIELDS), CELLS, Values.CELLS)),
 }
 LARGE = Sizes(target_file_bytes=2**30, budget_bytes=2**26)
 

@@ -15,7 +15,6 @@ from destination_s3_spark.formats.csv import CsvOptions
 from destination_s3_spark.formats.file_format import FileOptions
 from destination_s3_spark.formats.jsonl import JsonlOptions
 from destination_s3_spark.formats.parquet import ParquetCodec, ParquetOptions
-from destination_s3_spark.formats.text_file import Compression, Flattening
 from destination_s3_spark.schema.encodings import Encodings, ExtractedAtEncoding, TimeEncoding
 from destination_s3_spark.sync.runtime import CLUSTER_TASK_BYTES, spark_settings, task_bytes
 from destination_s3_spark.tables.configured import final_options
@@ -38,15 +37,15 @@ def options_of(chosen: dict[str, Any]) -> FileOptions:
                 ParquetCodec.ZSTD, 2**20, 2 * 2**10, 3 * 2**10, False, Encodings(ExtractedAtEncoding.MICROS, TimeEncoding.INT64)
             ),
         ),
-        ({"format_type": "CSV"}, CsvOptions(Flattening.NONE, Compression.GZIP)),
+        ({"format_type": "CSV"}, CsvOptions(flattened=False, compressed=True)),
         (
             {"format_type": "CSV", "flattening": "Root level flattening", "compression": NO_GZIP},
-            CsvOptions(Flattening.ROOT, Compression.NONE),
+            CsvOptions(flattened=True, compressed=False),
         ),
-        ({"format_type": "JSONL"}, JsonlOptions(Flattening.NONE, Compression.GZIP)),
+        ({"format_type": "JSONL"}, JsonlOptions(flattened=False, compressed=True)),
         (
             {"format_type": "JSONL", "flattening": "Root level flattening", "compression": NO_GZIP},
-            JsonlOptions(Flattening.ROOT, Compression.NONE),
+            JsonlOptions(flattened=True, compressed=False),
         ),
     ],
 )  # fmt: skip

@@ -27,7 +27,7 @@ from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.errors import Bug, DataError
 from destination_s3_spark.formats.file_format import SeekableFile, Sink
 from destination_s3_spark.formats.parquet import JoinedParquetFile, ParquetFile
-from destination_s3_spark.formats.text_file import Compression, TextWriter
+from destination_s3_spark.formats.text_file import TextWriter
 from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.storage.ranged import RangedFile, opened
 from destination_s3_spark.storage.settings import S3Settings
@@ -138,7 +138,7 @@ class _RedactedText(TextWriter[SeekableFile]):
     """A text file of the rows of another one of the group, without those at the positions `gone`. All others keep their bytes."""
 
     def __init__(self, sink: Sink, manifest: Manifest, gone: frozenset[int]) -> None:
-        super().__init__(sink, Compression.GZIP)
+        super().__init__(sink, compressed=True)
         self._manifest = manifest
         self._gone = gone
 
