@@ -11,10 +11,10 @@ import json
 import lzma
 import os
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +32,8 @@ from destination_s3_spark.formats.file_format import (
     Sink,
     require_columns,
 )
-from destination_s3_spark.formats.row_bytes import joined, row_bytes, row_offsets
+from destination_s3_spark.formats.row_bytes import row_bytes, row_offsets
+from destination_s3_spark.formats.varints import exactly, integer, read_integer
 from destination_s3_spark.schema.airbyte_type import (
     AirbyteType,
     Array,
@@ -126,8 +127,8 @@ class AvroFile(DirectWriter[pa.RecordBatch]):
         self._options = options
         self._row = row_type(columns.stream, columns.fields)
         self._sync = os.urandom(SYNC_BYTES)
-        meta = {"avro.schema": json.dumps(self._row.schema), "avro.codec": options.codec.value}
-        self._put(_MAGIC + _encoded_map(meta) + self._sync)
+        header = {"avro.schema": json.dumps(self._row.schema).encode(), "avro.codec": options.codec.value.encode()}
+        self._put(Header(header, self._sync).encoded + self._sync)
 
     def write(self, batch: pa.RecordBatch) -> None:
         require_columns(batch, self._columns.arrow)
@@ -139,8 +140,7 @@ class AvroFile(DirectWriter[pa.RecordBatch]):
         while start < len(rows):
             end = max(start + 1, int(np.searchsorted(offsets, int(offsets[start]) + AVRO_BLOCK_BYTES, side="right")) - 1)
             block = data.slice(int(offsets[start]), int(offsets[end] - offsets[start])).to_pybytes()
-            stored = self._options.compress(block)
-            self._put(encoded_longs(end - start, len(stored)) + stored + self._sync)
+            self._put(encoded_block(end - start, self._options.compress(block), self._sync))
             start = end
         self._rows += batch.num_rows
 
@@ -150,73 +150,59 @@ class JoinedAvroFile(DirectWriter[SeekableFile]):
 
     def __init__(self, sink: Sink) -> None:
         super().__init__(sink)
-        self._header: _Header | None = None
+        self._header: Header | None = None
 
     def write(self, source: SeekableFile) -> None:
         own = read_header(source)
         if self._header is None:
             self._header = own
             self._put(own.encoded + own.sync)
-        if own.encoded != self._header.encoded:
+        if own.meta != self._header.meta:
             raise DifferentColumns
-        while (count := read_long(source)) is not None:
-            size = read_long(source) or 0
-            self._put(encoded_longs(count, size) + exactly(source, size) + self._header.sync)
-            exactly(source, SYNC_BYTES)
-            self._rows += count
+        for rows, stored in read_blocks(source):
+            self._put(encoded_block(rows, stored, self._header.sync))
+            self._rows += rows
 
 
-class _Header(NamedTuple):
-    """The header of a file: all bytes before the marker between blocks, and that marker."""
+class Header(NamedTuple):
+    """The header of a file: its metadata, and the marker behind it and behind each block."""
 
-    encoded: bytes
+    meta: dict[str, bytes]
     sync: bytes
 
-
-def read_header(source: SeekableFile) -> _Header:
-    encoded = bytearray(exactly(source, len(_MAGIC)))
-    while count := read_long(source, encoded):
-        for _ in range(2 * count):
-            encoded += exactly(source, read_long(source, encoded) or 0)
-    return _Header(bytes(encoded), exactly(source, SYNC_BYTES))
+    @property
+    def encoded(self) -> bytes:
+        """All bytes of the header but for the marker."""
+        texts = [text for name, value in self.meta.items() for text in (name.encode(), value)]
+        return _MAGIC + integer(len(self.meta)) + b"".join(integer(len(text)) + text for text in texts) + integer(0)
 
 
-def read_long(source: SeekableFile, copy: bytearray | None = None) -> int | None:
-    """Read a zigzag integer and append its bytes to `copy`. Return None at the end of the file."""
-    value = shift = 0
-    while True:
-        byte = source.read(1)
-        if not byte:
-            return None
-        if copy is not None:
-            copy += byte
-        value |= (byte[0] & 127) << shift
-        if byte[0] < 128:
-            return (value >> 1) ^ -(value & 1)
-        shift += 7
+def read_header(source: SeekableFile) -> Header:
+    """Read the header of a file. Raises ValueError where the file ends."""
+    exactly(source, len(_MAGIC))
+    meta = dict[str, bytes]()
+    while count := read_integer(source):
+        if count < 0:
+            read_integer(source)  # the bytes of the pairs
+        for _ in range(abs(count)):
+            name = exactly(source, read_integer(source)).decode()
+            meta[name] = exactly(source, read_integer(source))
+    return Header(meta, exactly(source, SYNC_BYTES))
 
 
-def exactly(source: SeekableFile, size: int) -> bytes:
-    """Read so many bytes. Raises ValueError at the end of the file."""
-    data = source.read(size)
-    if len(data) != size:
-        raise ValueError("an Avro file ends early")
-    return data
+def read_blocks(source: SeekableFile) -> Iterator[tuple[int, bytes]]:
+    """Yield the number of rows and the stored bytes of each block behind the header. Raises ValueError for a file that ends early."""
+    start = source.tell()
+    end = source.seek(0, os.SEEK_END)
+    source.seek(start)
+    while source.tell() < end:
+        rows, stored = read_integer(source), exactly(source, read_integer(source))
+        exactly(source, SYNC_BYTES)
+        yield rows, stored
 
 
-def encoded_longs(*values: int) -> bytes:
-    """Encode integers one behind the other."""
-    return _encoded(Integer(), pa.array(values, pa.int64()))
-
-
-def _encoded_map(values: Mapping[str, str]) -> bytes:
-    texts = pa.array([text for item in values.items() for text in item])
-    return encoded_longs(len(values)) + _encoded(Text(), texts) + encoded_longs(0)
-
-
-def _encoded(of: AvroType, values: pa.Array[Any]) -> bytes:
-    encoded: bytes = row_bytes(joined(of.parts(values))).to_pybytes()
-    return encoded
+def encoded_block(rows: int, stored: bytes, sync: bytes) -> bytes:
+    return integer(rows) + integer(len(stored)) + stored + sync
 
 
 def row_type(stream: StreamId, fields: Sequence[Field]) -> Record:

@@ -24,21 +24,20 @@ from destination_s3_spark.formats.avro import (
     SYNC_BYTES,
     AvroCodec,
     AvroOptions,
-    encoded_longs,
-    exactly,
+    Header,
+    encoded_block,
+    read_blocks,
     read_header,
-    read_long,
 )
 from destination_s3_spark.formats.file_format import DirectWriter, SeekableFile, Sink
 from destination_s3_spark.formats.file_statistics import WrittenFile
-from destination_s3_spark.formats.varints import read_integer, read_unsigned
+from destination_s3_spark.formats.varints import exactly, read_integer, read_unsigned
 from destination_s3_spark.schema.airbyte_type import Scalar
 
-Decoder: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
-"""Returns the value at a place of a block, and the place behind it. A container's value is None, because only single ones are wanted."""
+Decoder: TypeAlias = Callable[[BytesIO], Any]
+"""Reads a value from a block. That of a container or an enumeration is None, because only single ones are wanted."""
 
 _LEVELS = {AvroCodec.DEFLATE: 6, AvroCodec.XZ: 6, AvroCodec.ZSTANDARD: 3}
-_MAGIC_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,20 +50,18 @@ class StoredAvro:
         """Yield each row's bytes and its single values, None for the header. Raises ValueError for a file that is damaged."""
         header = read_header(file)
         yield header.encoded, None
-        schema, codec = _described(header.encoded)
+        schema, codec = json.loads(header.meta["avro.schema"]), _codec(header)
         named: dict[str, Decoder] = {}
-        fields = [(field["name"], decoder(field["type"], named)) for field in schema["fields"]]
-        while (count := read_long(file)) is not None:
-            block = _decompressed(exactly(file, read_long(file) or 0), codec)
-            exactly(file, SYNC_BYTES)
-            at = 0
+        fields = [(self.sources.get(field["name"]), decoder(field["type"], named)) for field in schema["fields"]]
+        for count, stored in read_blocks(file):
+            data = _decompressed(stored, codec)
+            block = BytesIO(data)
             for _ in range(count):
-                start, values = at, {}
-                for name, decode in fields:
-                    value, at = decode(block, at)
-                    if value is not None and name in self.sources:
-                        values[self.sources[name]] = value
-                yield block[start:at], orjson.dumps(values, default=lambda number: orjson.Fragment(f"{number:f}"))
+                start = block.tell()
+                values = [(source, decode(block)) for source, decode in fields]
+                single = {source: value for source, value in values if source is not None and not isinstance(value, bytes | None)}
+                record = orjson.dumps(single, default=lambda number: orjson.Fragment(f"{number:f}"))
+                yield data[start : block.tell()], record
 
     def open_kept(self, sink: Sink) -> KeptAvroRows:
         return KeptAvroRows(sink)
@@ -83,7 +80,7 @@ class KeptAvroRows(DirectWriter[Iterable[bytes]]):
     def write_header(self, header: bytes) -> None:
         """Write the header, if it is given."""
         if header:
-            _, codec = _described(header)
+            codec = _codec(read_header(BytesIO(header + self._sync)))
             self._options = AvroOptions(codec, _LEVELS.get(codec, 0))
             self._put(header + self._sync)
 
@@ -100,21 +97,14 @@ class KeptAvroRows(DirectWriter[Iterable[bytes]]):
         return super().close()
 
     def _end_block(self) -> None:
-        stored = self._options.compress(bytes(self._block))
-        self._put(encoded_longs(self._waiting, len(stored)) + stored + self._sync)
+        self._put(encoded_block(self._waiting, self._options.compress(bytes(self._block)), self._sync))
         self._rows += self._waiting
         self._block.clear()
         self._waiting = 0
 
 
-def _described(header: bytes) -> tuple[dict[str, Any], AvroCodec]:
-    source, found = BytesIO(header[_MAGIC_BYTES:]), dict[str, bytes]()
-    while count := read_long(source):
-        for _ in range(count):
-            name = exactly(source, read_long(source) or 0).decode()
-            found[name] = exactly(source, read_long(source) or 0)
-    schema: dict[str, Any] = json.loads(found["avro.schema"])
-    return schema, AvroCodec(found.get("avro.codec", b"null").decode())
+def _codec(header: Header) -> AvroCodec:
+    return AvroCodec(header.meta.get("avro.codec", b"null").decode())
 
 
 def _decompressed(block: bytes, codec: AvroCodec) -> bytes:
@@ -135,21 +125,22 @@ def _decompressed(block: bytes, codec: AvroCodec) -> bytes:
 
 def _unsnapped(block: bytes) -> bytes:
     """Decompress a block, which begins with its size as an unsigned integer of seven bits a byte."""
-    size, _ = read_unsigned(block, 0)
-    found: bytes = pa.Codec("snappy").decompress(block, size, asbytes=True)
+    found: bytes = pa.Codec("snappy").decompress(block, read_unsigned(BytesIO(block)), asbytes=True)
     return found
 
 
 def decoder(schema: Any, named: dict[str, Decoder]) -> Decoder:
     """Return the decoder of values of a schema. `named`: those of the types that it may refer to by name."""
     if isinstance(schema, list):
-        return _union([decoder(option, named) for option in schema])
+        options = [decoder(option, named) for option in schema]
+        return lambda block: options[read_integer(block)](block)
     if isinstance(schema, str):
         return named.get(schema.rpartition(".")[2]) or _PRIMITIVES[schema]
+    name = schema.get("name", "").rpartition(".")[2]
     match schema["type"]:
         case "record":
             members: list[Decoder] = []
-            named[schema["name"].rpartition(".")[2]] = decode = _record(members)
+            named[name] = decode = _record(members)
             members += (decoder(field["type"], named) for field in schema["fields"])
             return decode
         case "array":
@@ -157,69 +148,49 @@ def decoder(schema: Any, named: dict[str, Decoder]) -> Decoder:
         case "map":
             return _blocks([_text, decoder(schema["values"], named)])
         case "enum":
-            return named.setdefault(schema["name"].rpartition(".")[2], lambda block, at: (None, read_integer(block, at)[1]))
+            return named.setdefault(name, _record([read_integer]))
         case "fixed":
-            size = schema["size"]
-            fixed = _of_logical(schema, lambda block, at: (block[at : at + size], at + size))
-            return named.setdefault(schema["name"].rpartition(".")[2], fixed)
+            return named.setdefault(name, _of_logical(schema, lambda block: exactly(block, schema["size"])))
         case kind:
             return _of_logical(schema, decoder(kind, named))
 
 
-def _bytes(block: bytes, at: int) -> tuple[bytes, int]:
-    size, at = read_integer(block, at)
-    if at + size > len(block):
-        raise ValueError("an Avro block ends inside of a value")
-    return block[at : at + size], at + size
+def _bytes(block: BytesIO) -> bytes:
+    return exactly(block, read_integer(block))
 
 
-def _text(block: bytes, at: int) -> tuple[str, int]:
-    value, at = _bytes(block, at)
-    return value.decode(), at
+def _text(block: BytesIO) -> str:
+    return _bytes(block).decode()
 
 
 _PRIMITIVES: Mapping[str, Decoder] = {
-    "null": lambda _, at: (None, at),
-    "boolean": lambda block, at: (block[at] == 1, at + 1),
+    "null": lambda _: None,
+    "boolean": lambda block: exactly(block, 1) == b"\x01",
     "int": read_integer,
     "long": read_integer,
-    "float": lambda block, at: (struct.unpack_from("<f", block, at)[0], at + 4),
-    "double": lambda block, at: (struct.unpack_from("<d", block, at)[0], at + 8),
-    "bytes": lambda block, at: (None, _bytes(block, at)[1]),
+    "float": lambda block: struct.unpack("<f", exactly(block, 4))[0],
+    "double": lambda block: struct.unpack("<d", exactly(block, 8))[0],
+    "bytes": _bytes,
     "string": _text,
 }
 
 
-def _union(options: list[Decoder]) -> Decoder:
-    def decode(block: bytes, at: int) -> tuple[Any, int]:
-        option, at = read_integer(block, at)
-        return options[option](block, at)
-
-    return decode
-
-
 def _record(members: list[Decoder]) -> Decoder:
-    def decode(block: bytes, at: int) -> tuple[None, int]:
+    def decode(block: BytesIO) -> None:
         for member in members:
-            at = member(block, at)[1]
-        return None, at
+            member(block)
 
     return decode
 
 
 def _blocks(of_item: list[Decoder]) -> Decoder:
-    def decode(block: bytes, at: int) -> tuple[None, int]:
-        while True:
-            count, at = read_integer(block, at)
+    def decode(block: BytesIO) -> None:
+        while count := read_integer(block):
             if count < 0:
-                size, at = read_integer(block, at)
-                at += size
-                continue
-            if not count:
-                return None, at
+                exactly(block, read_integer(block))
             for _ in range(count):
                 for part in of_item:
-                    at = part(block, at)[1]
+                    part(block)
 
     return decode
 
@@ -228,19 +199,12 @@ def _of_logical(schema: Mapping[str, Any], plain: Decoder) -> Decoder:
     """Return a decoder whose values are those of a logical type, texts for dates and times."""
     logical = str(schema.get("logicalType"))
     if logical == "decimal":
-        if schema["type"] == "bytes":
-            plain = _bytes
         made: Callable[[Any], Any] = lambda value: Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-schema.get("scale", 0))  # noqa: E731
     elif logical in _MOMENTS:
         made = _MOMENTS[logical]
     else:
         return plain
-
-    def decode(block: bytes, at: int) -> tuple[Any, int]:
-        value, at = plain(block, at)
-        return made(value), at
-
-    return decode
+    return lambda block: made(plain(block))
 
 
 def _micros(kind: Scalar, of: int) -> Callable[[int], str]:

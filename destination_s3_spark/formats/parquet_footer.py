@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from itertools import count
 from struct import Struct as Packing
 from typing import Any, NamedTuple
@@ -20,7 +21,7 @@ from destination_s3_spark.formats.parquet_statistics import (
     long_texts_to_json,
     united_long_texts,
 )
-from destination_s3_spark.formats.varints import integer, read_integer, read_unsigned, unsigned
+from destination_s3_spark.formats.varints import exactly, integer, read_integer, read_unsigned, unsigned
 
 MAGIC = b"PAR1"
 
@@ -115,8 +116,8 @@ def read_footer(tail: bytes, size: int) -> Footer:
     if taken > len(tail):
         raise DamagedFooter("it is longer than the file")
     try:
-        fields, _ = _read_struct(tail[len(tail) - taken : -8], 0)
-    except (ValueError, IndexError, RecursionError, MemoryError, OverflowError):
+        fields = _read_struct(BytesIO(tail[len(tail) - taken : -8]))
+    except (ValueError, RecursionError, MemoryError, OverflowError):
         raise DamagedFooter("it cannot be decoded") from None
     if tuple(fields[number].type for number in (_SCHEMA, _ROWS, _ROW_GROUPS) if number in fields) != _KINDS:
         raise DamagedFooter("it lacks what a footer has")
@@ -230,55 +231,33 @@ def _moved(fields: _Fields, positions: Sequence[int], shift: int) -> _Fields:
     return {**fields, **moved}
 
 
-def _read_struct(data: bytes, at: int) -> tuple[_Fields, int]:
+def _read_struct(data: BytesIO) -> _Fields:
     fields = _DecodedFields()
-    start, number = at, 0
-    while True:
-        head = data[at]
-        at += 1
-        if head == 0:
-            fields.encoded = data[start:at]
-            return fields, at
-        if head >> 4:
-            number += head >> 4
-        else:
-            number, at = read_integer(data, at)
+    start, number = data.tell(), 0
+    while head := exactly(data, 1)[0]:
+        number = number + (head >> 4) if head >> 4 else read_integer(data)
         kind = head & 15
-        value: Any
-        if kind in (_TRUE, _FALSE):
-            value = kind == _TRUE
-        else:
-            value, at = _read(data, at, kind)
-        fields[number] = _Value(kind, value)
+        fields[number] = _Value(kind, kind == _TRUE if kind in (_TRUE, _FALSE) else _read(data, kind))
+    fields.encoded = data.getvalue()[start : data.tell()]
+    return fields
 
 
-def _read(data: bytes, at: int, kind: int) -> tuple[Any, int]:
+def _read(data: BytesIO, kind: int) -> Any:
     if kind in _INTEGERS:
-        return read_integer(data, at)
+        return read_integer(data)
     if kind == _BINARY:
-        length, at = read_unsigned(data, at)
-        return data[at : at + length], at + length
+        return exactly(data, read_unsigned(data))
     if kind == _STRUCT:
-        return _read_struct(data, at)
+        return _read_struct(data)
     if kind in (_LIST, _SET):
-        return _read_list(data, at)
+        head = exactly(data, 1)[0]
+        length = head >> 4 if head >> 4 < 15 else read_unsigned(data)
+        return head & 15, [_read(data, head & 15) for _ in range(length)]
     if kind == _DOUBLE:
-        return data[at : at + 8], at + 8
+        return exactly(data, 8)
     if kind in (_TRUE, _FALSE, _BYTE):  # a boolean in a list is a byte
-        return data[at], at + 1
+        return exactly(data, 1)[0]
     raise ValueError(f"a Thrift value of type {kind}")
-
-
-def _read_list(data: bytes, at: int) -> tuple[tuple[int, list[Any]], int]:
-    head = data[at]
-    length, at = head >> 4, at + 1
-    if length == 15:
-        length, at = read_unsigned(data, at)
-    items = []
-    for _ in range(length):
-        item, at = _read(data, at, head & 15)
-        items.append(item)
-    return (head & 15, items), at
 
 
 def _struct(fields: _Fields) -> Iterator[bytes]:

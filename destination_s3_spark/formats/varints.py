@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+from destination_s3_spark.formats.file_format import SeekableFile
 
-def read_unsigned(data: bytes, at: int) -> tuple[int, int]:
-    """Return the number at a place, and the place behind it. Raises IndexError where the data end inside of it."""
-    if data[at] < 128:  # most integers are one byte
-        return data[at], at + 1
+
+def exactly(source: SeekableFile, size: int) -> bytes:
+    """Read so many bytes. Raises ValueError at the end of the file."""
+    data = source.read(size)
+    if len(data) != size:
+        raise ValueError("the file ends early")
+    return data
+
+
+def read_unsigned(source: SeekableFile) -> int:
+    """Read a number. Raises ValueError where the data end inside of it."""
     value = shift = 0
     while True:
-        byte = data[at]
-        at += 1
+        byte = exactly(source, 1)[0]
         value |= (byte & 127) << shift
         if byte < 128:
-            return value, at
+            return value
         shift += 7
 
 
-def read_integer(data: bytes, at: int) -> tuple[int, int]:
-    """Do the same for a zigzag integer."""
-    value, at = read_unsigned(data, at)
-    return (value >> 1) ^ -(value & 1), at
+def read_integer(source: SeekableFile) -> int:
+    """Read a zigzag integer. Raises ValueError where the data end inside of it."""
+    value = read_unsigned(source)
+    return (value >> 1) ^ -(value & 1)
 
 
 def unsigned(value: int) -> bytes:
