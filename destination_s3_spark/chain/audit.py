@@ -10,13 +10,13 @@ from msgspec.structs import replace
 from destination_s3_spark.chain.blocks import Block
 from destination_s3_spark.chain.events import Snapshot
 from destination_s3_spark.chain.files import FileEntry
-from destination_s3_spark.chain.fold import InvalidChain, Rule, fold, resume
-from destination_s3_spark.chain.hint import HINT_NAME, MOST_HINT_BYTES, BadHint, Known, decode_hint
+from destination_s3_spark.chain.fold import InvalidChain, Rule, fold
+from destination_s3_spark.chain.hint import HINT_NAME, BadHint, Known, read_hint
 from destination_s3_spark.chain.live_files import LiveFiles, LiveFilesFold
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.errors import DataError
-from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore, ObjectTooLarge
+from destination_s3_spark.storage.object_store import ObjectStore
 
 
 @dataclass(slots=True)
@@ -35,20 +35,18 @@ class Audit:
     remarks: list[str] = field(default_factory=list)
 
 
-def read_hint(store: ObjectStore, chain: Chain) -> Known | str:
-    """Return the contents of the hint, or why readers ignore it. Raises TransientError or ConfigError."""
+def audit(chain: Chain, store: ObjectStore) -> Audit:
+    """Read the hint, and fold every block up to the head of a chain that has been read. One GET per block.
+
+    Raises TransientError or ConfigError.
+    """
+    found = Audit()
     try:
-        known = decode_hint(store.get(f"{chain.prefix}{HINT_NAME}", MOST_HINT_BYTES))
-    except ObjectNotFound:
-        return "there is no hint; the next sync writes one"
-    except (BadHint, ObjectTooLarge) as error:
-        return f"the hint {error if isinstance(error, BadHint) else 'is too large'}; readers ignore it"
-    return known
-
-
-def audit(chain: Chain, hint: Known | str) -> Audit:
-    """Fold every block up to the head of a chain that has been read. One GET per block. Raises TransientError or ConfigError."""
-    found = Audit(None if isinstance(hint, str) else hint, remarks=[hint] if isinstance(hint, str) else [])
+        found.hint = read_hint(store, chain.prefix)
+        if found.hint is None:
+            found.remarks.append("there is no hint; the next sync writes one")
+    except BadHint as error:
+        found.remarks.append(f"the hint {error}; readers ignore it")
     try:
         for block, digest in chain.all_blocks():
             _add(found, block, digest)
@@ -89,12 +87,9 @@ def _add(found: Audit, block: Block, digest: str) -> None:
     event = block.event
     if isinstance(event, Snapshot) and found.state is not None:
         _check_snapshot(found.state, found.live.now, block, event)
-        found.live.add(block)
-        # Those who wrote on started from this Snapshot, not from the blocks before it.
-        found.state = resume(block, event, digest)
-    else:
-        found.state = fold(found.state, block, digest)
-        found.live.add(block)
+        found.state = event.state  # those who wrote on started from this Snapshot, not from the blocks before it
+    found.state = fold(found.state, block, digest)
+    found.live.add(block)
     found.blocks += 1
     if found.hint is not None and found.hint.state.sequence_number == block.sequence_number:
         found.hinted = found.state, found.live.now

@@ -6,11 +6,11 @@ A block is canonical JSON (sorted keys, no whitespace, UTF-8, no floats), so tha
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Generic, TypeAlias, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from destination_s3_spark.chain.events import (
     DATA_FIELDS,
@@ -30,32 +30,28 @@ MOST_BLOCK_BYTES = 2**29
 """Largest block. A Snapshot of a million files is smaller."""
 
 
+Content = TypeVar("Content")
+"""What a block holds: an event, or its JSON before it is decoded."""
+
+
 class UnreadableBlock(Exception):
     """The bytes are not a block."""
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
-    """One block. `settled`: the highest data block known to be done when this one was written. `nonce`: unique to this block."""
+class _Envelope(msgspec.Struct, Generic[Content], frozen=True, rename="camel"):
+    """A block. `settled`: the highest data block known to be done when this one was written. `nonce`: unique to this block."""
 
-    sequence_number: int
-    prev_block_hash: str | None
-    system_time: datetime
-    epoch: int
-    nonce: str
-    settled: int | None
-    event: Event
-
-
-class _Envelope(msgspec.Struct, rename="camel"):
-    format: int
     sequence_number: int
     prev_block_hash: str | None
     system_time: Annotated[datetime, msgspec.Meta(tz=True)]
     epoch: int
     nonce: str
     settled: int | None
-    event: msgspec.Raw
+    event: Content
+    format: int = BLOCK_FORMAT
+
+
+Block: TypeAlias = _Envelope[Event]
 
 
 class _Format(msgspec.Struct):
@@ -67,7 +63,7 @@ class _Kind(msgspec.Struct):
 
 
 _ENCODER = msgspec.json.Encoder(order="sorted")
-_ENVELOPE = msgspec.json.Decoder(_Envelope)
+_ENVELOPE = msgspec.json.Decoder(_Envelope[msgspec.Raw])
 _FORMAT = msgspec.json.Decoder(_Format)
 _KIND = msgspec.json.Decoder(_Kind)
 _EVENT: msgspec.json.Decoder[KnownEvent] = msgspec.json.Decoder(KnownEvent)
@@ -107,21 +103,8 @@ def as_recorded(payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def encode(block: Block) -> bytes:
-    event: object = block.event
-    if isinstance(event, SetDataSchema):
-        event = {**event.schema, "kind": "SetDataSchema"}
-    return canonical(
-        _Envelope(
-            BLOCK_FORMAT,
-            block.sequence_number,
-            block.prev_block_hash,
-            block.system_time,
-            block.epoch,
-            block.nonce,
-            block.settled,
-            msgspec.Raw(canonical(event)),
-        )
-    )
+    payload = {**block.event.schema, "kind": "SetDataSchema"} if isinstance(block.event, SetDataSchema) else block.event
+    return canonical(replace(block, event=payload))
 
 
 def decode(body: bytes) -> Block:
@@ -129,19 +112,11 @@ def decode(body: bytes) -> Block:
     try:
         if (found := _FORMAT.decode(body).format) > BLOCK_FORMAT:
             raise _newer(f"block format {found}")
-        envelope = _ENVELOPE.decode(body)
-        event = _decode_event(bytes(envelope.event))
+        block: Any = _ENVELOPE.decode(body)
+        decoded: Block = replace(block, event=_decode_event(bytes(block.event)))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UnreadableBlock(str(error)) from error
-    return Block(
-        envelope.sequence_number,
-        envelope.prev_block_hash,
-        envelope.system_time,
-        envelope.epoch,
-        envelope.nonce,
-        envelope.settled,
-        event,
-    )
+    return decoded
 
 
 def _decode_event(raw: bytes) -> Event:

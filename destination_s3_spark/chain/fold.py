@@ -82,37 +82,42 @@ class InvalidChain(Exception):
         self.rule = rule
 
 
-def fold(state: TableState | None, block: Block, block_hash: str) -> TableState:
-    """Return the state after `block`. Raises InvalidChain when the block breaks a rule."""
+def fold(state: TableState | None, block: Block, block_hash: str) -> TableState:  # noqa: C901, PLR0912 (one case for each event)
+    """Return the state after `block`. Raises InvalidChain when the block breaks a rule.
+
+    `state`: that before the block, which for a Snapshot is the one that it holds.
+    """
     event = block.event
     if state is None:
         return _begin(block, block_hash)
     _check_link(state, block)
-    state = _settle(state, block)
+    state, number = _settle(state, block), block.sequence_number
     match event:
         case Seed():
-            raise InvalidChain(Rule.SEED_ONLY_FIRST, f"block {block.sequence_number}")
+            raise InvalidChain(Rule.SEED_ONLY_FIRST, f"block {number}")
         case OpenEpoch():
             changed = _open(state, block, event)
         case SetDataSchema():
-            changed = _set_schema(state, block.sequence_number, event)
+            changed = _set_schema(state, number, event)
         case BarKeys():
-            changed = _bar(state, block.sequence_number, event)
-        case AddData() | MergeData() | ReplaceData() | Void():
-            changed = _fold_data(state, block, event)
+            changed = _bar(state, number, event)
+        case AddData():
+            changed = _add_data(state, block, event)
+        case MergeData():
+            changed = _merge_data(state, number, event)
+        case ReplaceData():
+            changed = _replace_data(state, number, event)
+        case Void():
+            changed = _void(state, number, event)
         case Close():
-            _check_settled(state)
             changed = replace(state, contents=_closed(state, event, block.system_time), closed=True, replay=())
         case Snapshot():
-            changed = _snapshot(state, block.sequence_number, event)
+            if event.state != state:
+                raise InvalidChain(Rule.SNAPSHOT, f"block {number}")
+            changed = replace(state, snapshot=number)
         case UnknownEvent():
             changed = state
-    return replace(changed, sequence_number=block.sequence_number, block_hash=block_hash, system_time=block.system_time)
-
-
-def resume(block: Block, snapshot: Snapshot, block_hash: str) -> TableState:
-    """Return the state after a Snapshot block without reading the blocks before it. Raises InvalidChain when the block breaks a rule."""
-    return fold(snapshot.state, block, block_hash)
+    return replace(changed, sequence_number=number, block_hash=block_hash, system_time=block.system_time)
 
 
 def _begin(block: Block, block_hash: str) -> TableState:
@@ -151,16 +156,13 @@ def _check_link(state: TableState, block: Block) -> None:
 
 
 def _settle(state: TableState, block: Block) -> TableState:
-    if block.settled == state.settled:
-        return state
-    if block.settled is None or block.settled != state.last_data:
-        raise InvalidChain(Rule.SETTLED, f"{block.settled}, last data block {state.last_data}, settled before {state.settled}")
-    return replace(state, settled=block.settled, unsettled=None)
-
-
-def _check_settled(state: TableState) -> None:
-    if state.unsettled is not None:
+    if block.settled != state.settled:
+        if block.settled is None or block.settled != state.last_data:
+            raise InvalidChain(Rule.SETTLED, f"{block.settled}, last data block {state.last_data}, settled before {state.settled}")
+        state = replace(state, settled=block.settled, unsettled=None)
+    if state.unsettled is not None and isinstance(block.event, AddData | MergeData | ReplaceData | Close | Snapshot):
         raise InvalidChain(Rule.ONE_UNSETTLED, f"block {state.unsettled.sequence_number}")
+    return state
 
 
 def _open(state: TableState, block: Block, event: OpenEpoch) -> TableState:
@@ -223,21 +225,7 @@ def _bar(state: TableState, number: int, event: BarKeys) -> TableState:
     return replace(state, barred=BarredMark(number, event.count))
 
 
-def _fold_data(state: TableState, block: Block, event: AddData | MergeData | ReplaceData | Void) -> TableState:
-    number = block.sequence_number
-    match event:
-        case AddData():
-            return _add_data(state, block, event)
-        case MergeData():
-            return _merge_data(state, number, event)
-        case ReplaceData():
-            return _replace_data(state, number, event)
-        case Void():
-            return _void(state, number, event)
-
-
 def _add_data(state: TableState, block: Block, event: AddData) -> TableState:
-    _check_settled(state)
     number, before = block.sequence_number, state.contents
     _check_schema(state, event.schema_id)
     if not event.files or not event.checkpoints:
@@ -249,7 +237,9 @@ def _add_data(state: TableState, block: Block, event: AddData) -> TableState:
     _check_rows(event, end - start + 1)
     undo = Unsettled(number, False, event.files, None, len(event.checkpoints), before)
     barred = before.records_barred + event.records_barred
-    snapshots = _with_snapshot(before.snapshots, event.snapshot_from)
+    snapshots = before.snapshots
+    if event.snapshot_from is not None:
+        snapshots = tuple(sorted({*snapshots, event.snapshot_from}))[-SNAPSHOT_LIMIT:]
     contents = replace(_exchanged(before, event.files, ()), next_offset=end + 1, records_barred=barred, snapshots=snapshots)
     rows = end - start + 1
     if before.pending is None:
@@ -263,12 +253,7 @@ def _add_data(state: TableState, block: Block, event: AddData) -> TableState:
     return replace(state, last_data=number, unsettled=undo, contents=contents, replay=replay)
 
 
-def _with_snapshot(before: tuple[datetime, ...], since: datetime | None) -> tuple[datetime, ...]:
-    return before if since is None else tuple(sorted({*before, since}))[-SNAPSHOT_LIMIT:]
-
-
 def _merge_data(state: TableState, number: int, event: MergeData) -> TableState:
-    _check_settled(state)
     _check_schema(state, event.schema_id)
     if not event.files and not event.files_removed:
         raise InvalidChain(Rule.NO_OP, f"block {number}")
@@ -291,7 +276,6 @@ def _forgotten(contents: Contents, event: MergeData) -> Contents:
 
 
 def _replace_data(state: TableState, number: int, event: ReplaceData) -> TableState:
-    _check_settled(state)
     if event.schema_id is not None:
         _check_schema(state, event.schema_id)
     if not event.files and not event.files_removed and state.contents.pending is None:
@@ -360,11 +344,13 @@ def _leaving(before: Contents, number: int, event: MergeData | ReplaceData) -> t
 
 
 def _closed(state: TableState, event: Close, time: datetime) -> Contents:
-    contents = _swept(state.contents, event)
-    if event.records_barred:
-        contents = replace(contents, records_barred=contents.records_barred + event.records_barred)
-    if event.replaces:
-        contents = replace(contents, replaced_by=state.opener.sync_id)
+    before, until = state.contents, event.swept_until
+    contents = replace(
+        before,
+        leaving=before.leaving if until is None else tuple(one for one in before.leaving if one.until > until),
+        records_barred=before.records_barred + event.records_barred,
+        replaced_by=state.opener.sync_id if event.replaces else before.replaced_by,
+    )
     if not (event.holds_back or event.completes):
         return contents
     if contents.pending is None:
@@ -372,11 +358,6 @@ def _closed(state: TableState, event: Close, time: datetime) -> Contents:
     contents = replace(contents, pending=event.ended(contents.pending))
     waits = event.completes and contents.waiting.files and contents.waiting_since is None
     return replace(contents, waiting_since=time) if waits else contents
-
-
-def _swept(contents: Contents, event: Close) -> Contents:
-    until = event.swept_until
-    return contents if until is None else replace(contents, leaving=tuple(one for one in contents.leaving if one.until > until))
 
 
 def _check_schema(state: TableState, schema_id: int) -> None:
@@ -404,10 +385,3 @@ def _void(state: TableState, number: int, event: Void) -> TableState:
         contents=undo.before,
         replay=state.replay[: -undo.checkpoints] if undo.checkpoints else state.replay,
     )
-
-
-def _snapshot(state: TableState, number: int, event: Snapshot) -> TableState:
-    _check_settled(state)
-    if event.state != state:
-        raise InvalidChain(Rule.SNAPSHOT, f"block {number}")
-    return replace(state, snapshot=number)

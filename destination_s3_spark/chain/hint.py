@@ -21,6 +21,7 @@ from destination_s3_spark.chain.events import FORMAT_VERSION
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.chain.territory import Table, keys_of_live, keys_of_state
+from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore, ObjectTooLarge
 
 HINT_NAME = "hint.json"
 HINT_FORMAT = 1
@@ -105,6 +106,16 @@ def _with_less_and_less(live: LiveFiles) -> Iterator[LiveFiles]:
 
 def _compressed(live: LiveFiles) -> str:
     return base64.b64encode(zlib.compress(canonical(live), _LEVEL)).decode()
+
+
+def read_hint(store: ObjectStore, prefix: str) -> Known | None:
+    """Return the contents of the hint under a chain's prefix, or None if there is none. Raises BadHint."""
+    try:
+        return decode_hint(store.get(prefix + HINT_NAME, MOST_HINT_BYTES))
+    except ObjectNotFound:
+        return None
+    except ObjectTooLarge:
+        raise BadHint("is too large") from None
 
 
 def decode_hint(body: bytes) -> Known:

@@ -5,7 +5,6 @@ Creating a block with `If-None-Match: *` is the only commit. Block numbers are c
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -18,16 +17,13 @@ from msgspec.structs import replace
 from destination_s3_spark.chain.blocks import MOST_BLOCK_BYTES, Block, UnreadableBlock, block_hash, block_name, decode, encode
 from destination_s3_spark.chain.events import BarKeys, Event, OpenEpoch, Seed, SetDataSchema, Snapshot, without_values
 from destination_s3_spark.chain.files import FileEntry
-from destination_s3_spark.chain.fold import InvalidChain, Rule, fold, resume
-from destination_s3_spark.chain.hint import HINT_NAME, MOST_HINT_BYTES, BadHint, PublishedMark, decode_hint, encode_hint, require_plausible
+from destination_s3_spark.chain.fold import InvalidChain, Rule, fold
+from destination_s3_spark.chain.hint import HINT_NAME, MOST_HINT_BYTES, BadHint, PublishedMark, encode_hint, read_hint, require_plausible
 from destination_s3_spark.chain.live_files import LiveFiles, LiveFilesFold
 from destination_s3_spark.chain.state import Identity, TableState
 from destination_s3_spark.chain.territory import Table, Territory, keys_of_event
-from destination_s3_spark.errors import Bug, DataError, SyncError, TransientError
-from destination_s3_spark.storage.object_store import ObjectExists, ObjectNotFound, ObjectStore, ObjectTooLarge, OutcomeUnknown
-
-CREATE_TRIES = 8
-"""Attempts to create a block while the outcome is unknown and the object does not exist."""
+from destination_s3_spark.errors import Bug, DataError, SyncError
+from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore, OutcomeUnknown, create_or_read
 
 PARALLEL_FROM = 8
 """Number of blocks from which reads run in parallel."""
@@ -103,12 +99,12 @@ class Chain:
         From any other hint, read on to the head.
         """
         try:
-            known = decode_hint(self._store.get(self.prefix + HINT_NAME, MOST_HINT_BYTES))
+            known = read_hint(self._store, self.prefix)
+            if known is None:
+                return
             require_plausible(known, self.table)
-        except ObjectNotFound:
-            return
-        except (BadHint, ObjectTooLarge) as error:
-            self._distrust_hint(str(error) if isinstance(error, BadHint) else "is too large")
+        except BadHint as error:
+            self._distrust_hint(str(error))
         else:
             self.state, self.merge_rate = known.state, known.merge_rate
             self._live = None if known.live is None else LiveFilesFold(known.live)
@@ -163,7 +159,7 @@ class Chain:
         if isinstance(event, Seed):
             self._live = LiveFilesFold()
         if self._live is not None:
-            self._live.add(dataclasses.replace(block, event=event))
+            self._live.add(replace(block, event=event))
 
     def now(self) -> datetime:
         """Return the time of a block that is written now. It never goes back, whatever the clock does."""
@@ -232,30 +228,29 @@ class Chain:
         return self._live_fold().before
 
     def blocks(self, numbers: Sequence[int] | None = None) -> Iterator[Block]:
-        """Yield the blocks with these numbers, by default from the last Snapshot (or the Seed) to the head.
-
-        Sends one GET per block, in parallel for longer ranges.
-        """
+        """Yield the blocks with these numbers, by default from the last Snapshot (or the Seed) to the head, as `with_hashes` does."""
         numbers = range(self.head.snapshot or 0, self.head.sequence_number + 1) if numbers is None else numbers
-        yield from map(self._decode_own, numbers, self._bodies(numbers))
+        return (block for block, _ in self.with_hashes(numbers))
+
+    def all_blocks(self) -> Iterator[tuple[Block, str]]:
+        """Yield every block from the Seed to the head, each with its hash."""
+        return self.with_hashes(range(self.head.sequence_number + 1))
+
+    def with_hashes(self, numbers: Sequence[int]) -> Iterator[tuple[Block, str]]:
+        """Yield the blocks with these numbers, each with its hash. Sends one GET per block, in parallel for longer ranges.
+
+        Raises DataError when one is missing or unreadable.
+        """
+        with ThreadPoolExecutor(GETS_AT_ONCE, "blocks") as pool:
+            for start in range(0, len(numbers), BLOCKS_IN_MEMORY):
+                some = numbers[start : start + BLOCKS_IN_MEMORY]
+                bodies = pool.map(self._need, some) if len(numbers) >= PARALLEL_FROM else map(self._need, some)
+                for number, body in zip(some, bodies, strict=True):
+                    yield self._decode_own(number, body), block_hash(body)
 
     def schema_history(self) -> list[Block]:
         """Return the blocks that set a schema, oldest first, with one GET each."""
         return list(self.blocks([number for _, number in self.head.schema_blocks]))
-
-    def all_blocks(self) -> Iterator[tuple[Block, str]]:
-        """Yield every block from the Seed to the head, each with its hash. Raises DataError when one is missing or unreadable."""
-        for start in range(0, self.head.sequence_number + 1, BLOCKS_IN_MEMORY):
-            numbers = range(start, min(start + BLOCKS_IN_MEMORY, self.head.sequence_number + 1))
-            for number, body in zip(numbers, self._bodies(numbers), strict=True):
-                yield self._decode_own(number, body), block_hash(body)
-
-    def _bodies(self, numbers: Sequence[int]) -> Iterator[bytes]:
-        if len(numbers) < PARALLEL_FROM:
-            yield from map(self._need, numbers)
-            return
-        with ThreadPoolExecutor(GETS_AT_ONCE, "blocks") as pool:
-            yield from pool.map(self._need, numbers)
 
     def schemas(self, ids: Collection[int]) -> dict[int, dict[str, Any]]:
         """Return the SetDataSchema payloads of these schema ids.
@@ -318,26 +313,22 @@ class Chain:
         bodies: dict[int, bytes] = {}
         head = self._find_head(known, bodies)
         self.shown_is_complete = self.shown_is_complete and head == known
-        pending: list[tuple[Block, str]] = []
-        start: list[Block] = []
         state = self.state
         live = LiveFilesFold() if state is None else self._live
+        blocks: list[tuple[Block, str]] = []
         for number in range(head, known, -1):
             body = bodies.pop(number, None) or self._need(number)
-            block, digest = self._decode(number, body), block_hash(body)
+            blocks.append((block := self._decode(number, body), block_hash(body)))
             if isinstance(block.event, Snapshot):
-                state = resume(block, block.event, digest)
-                live = LiveFilesFold()
-                live.add(block)
-                start = [block]
+                state, live = block.event.state, LiveFilesFold()
                 break
-            pending.append((block, digest))
-        for block, digest in reversed(pending):
+        blocks.reverse()
+        for block, digest in blocks:
             state = fold(state, block, digest)
-        if state is not None and head > known:
-            self._require_own(state.identity, (*start, *(block for block, _ in pending)))
-            self.confirmed = self.confirmed or bool(start)
-        for block, _ in reversed(pending):
+        if state is not None and blocks:
+            self._require_own(state.identity, (block for block, _ in blocks))
+            self.confirmed = self.confirmed or isinstance(blocks[0][0].event, Snapshot)
+        for block, _ in blocks:
             if live is not None:
                 live.add(block)
         self.state = state
@@ -363,24 +354,13 @@ class Chain:
         return low
 
     def _create(self, number: int, body: bytes) -> None:
-        key = self.prefix + block_name(number)
-        for _ in range(CREATE_TRIES):
-            try:
-                self._store.create(key, body)
-            except (ObjectExists, OutcomeUnknown):
-                # Our own earlier attempt may have created the block. Only the bytes tell whose block it is.
-                found = self._get(number)
-                if found is None:
-                    continue
-                if found != body:
-                    raise BlockTaken(self._decode(number, found)) from None
-            if not self._at_head and self._store.may_overwrite:
-                self._restore_overwritten(number)
-            self._at_head = True
-            return
-        raise TransientError(
-            f"The store did not say whether block {number} of table {self._stream} was written ({key}). Nothing is lost: try again."
-        )
+        key, what = self.prefix + block_name(number), f"block {number} of table {self._stream}"
+        found = create_or_read(self._store, key, body, MOST_BLOCK_BYTES, what=what)
+        if found != body:
+            raise BlockTaken(self._decode(number, found))
+        if not self._at_head and self._store.may_overwrite:
+            self._restore_overwritten(number)
+        self._at_head = True
 
     def _restore_overwritten(self, number: int) -> None:
         """Bring a block back that the store has overwritten with the one just created, and raise BlockTaken.

@@ -106,10 +106,7 @@ def open_table(
     or has taken over the first table of the same sync.
     """
     precedence = precedence or Precedence()
-    try:
-        clean = _open_epoch(chain, table, session, precedence)
-    except TakenOver as taken:
-        raise fenced(taken.stream, taken.block) from None
+    clean = _open_epoch(chain, table, session, precedence)
     try:
         settlement = recover(chain, store, publish)
         if settlement is not None:
@@ -276,15 +273,6 @@ def _opening_event(chain: Chain, table: Table, session: Session) -> Seed | OpenE
     )
 
 
-class TakenOver(Exception):
-    """Another session took over the sync's first table, which belongs to `stream`."""
-
-    def __init__(self, stream: StreamId, block: Block) -> None:
-        super().__init__(f"the table of {stream} was opened by another session")
-        self.stream = stream
-        self.block = block
-
-
 class Precedence:
     """The first table that a sync opened, shared by all its tables."""
 
@@ -297,7 +285,7 @@ class Precedence:
             self._first = chain
 
     def check(self, chain: Chain) -> None:  # noqa: ARG002 (a command's precedence looks at it)
-        """Raise TakenOver if another session has since opened the first table. Usually takes one or two GET requests.
+        """Raise Fenced if another session has since opened the first table. Usually takes one or two GET requests.
 
         `chain`: that of a table which another session has not closed.
         """
@@ -305,7 +293,7 @@ class Precedence:
             return
         other = self._first.taken_over()
         if other is not None:
-            raise TakenOver(self._first.head.identity.stream, other)
+            raise fenced(self._first.head.identity.stream, other)
 
 
 SILENT_FOR = timedelta(hours=24)

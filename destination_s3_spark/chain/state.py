@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import takewhile
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -283,34 +284,29 @@ class ReplayGuard:
 
     def __init__(self, committed: Sequence[Checkpoint]) -> None:
         self._committed = committed
-        self._position: int | None = None
+        self._next: int | None = None
+        """The position of the checkpoint that the next incoming one may repeat. None before the first."""
 
     @property
     def active(self) -> bool:
         """Whether the next checkpoint may be a replay."""
-        return (-1 if self._position is None else self._position) + 1 < len(self._committed)
+        return (self._next or 0) < len(self._committed)
 
     def count_replayed(self, incoming: Sequence[Checkpoint]) -> int:
         """Return the number of leading incoming checkpoints that the table already contains."""
-        position = self._position
-        for count, checkpoint in enumerate(incoming):
-            position = self._find(checkpoint) if position is None else position + 1
-            if position >= len(self._committed) or not checkpoint.is_replay_of(self._committed[position]):
-                return count
-        return len(incoming)
+        pairs = zip(incoming, self._committed[self._start(incoming) :], strict=False)
+        return sum(1 for _ in takewhile(lambda pair: pair[0].is_replay_of(pair[1]), pairs))
 
     def accept(self, incoming: Sequence[Checkpoint], replayed: int) -> None:
         """Advance past the first `replayed` incoming checkpoints. Deactivate the guard if any others follow."""
         if replayed < len(incoming):
-            self._committed = ()
-            self._position = None
+            self._committed, self._next = (), None
         elif incoming:
-            first = self._find(incoming[0]) if self._position is None else self._position + 1
-            self._position = first + replayed - 1
+            self._next = self._start(incoming) + replayed
 
-    def _find(self, checkpoint: Checkpoint) -> int:
-        """Return the rightmost position of the checkpoint, or the length of the list if it is absent."""
-        for position in range(len(self._committed) - 1, -1, -1):
-            if checkpoint.is_replay_of(self._committed[position]):
-                return position
-        return len(self._committed)
+    def _start(self, incoming: Sequence[Checkpoint]) -> int:
+        """Return the next position, which for the first incoming checkpoint is the rightmost that it repeats, or the end of the list."""
+        if self._next is not None:
+            return self._next
+        matches = (at for at in reversed(range(len(self._committed))) if incoming and incoming[0].is_replay_of(self._committed[at]))
+        return next(matches, len(self._committed))

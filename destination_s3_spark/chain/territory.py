@@ -148,37 +148,30 @@ class Territory:
 
 def keys_of_event(event: Event) -> Iterator[Named]:
     match event:
-        case Seed(adopted=adopted):
-            yield from _all(adopted)
-        case AddData(files=files):
-            yield from _files(files)
+        case Seed():
+            yield from _named(event.adopted)
+        case AddData():
+            yield from _named((), event.files)
         case MergeData() | ReplaceData():
-            yield from _files((*event.files, *event.files_removed))
+            yield from _named((), (*event.files, *event.files_removed))
         case Snapshot():
-            yield from _all(event.adopted)
-            yield from _files((*event.files, *event.dropped))
+            yield from _named(event.adopted, (*event.files, *event.dropped))
             yield from keys_of_state(event.state)
 
 
 def keys_of_state(state: TableState) -> Iterator[Named]:
-    yield from _all(state.contents.kept_keys)
-    if state.unsettled is not None:
-        yield from _files(state.unsettled.files)
-        yield from _all(state.unsettled.removed or ())
-        yield from _all(state.unsettled.before.kept_keys)
+    yield from _named(state.contents.kept_keys)
+    if (undo := state.unsettled) is not None:
+        yield from _named((*(undo.removed or ()), *undo.before.kept_keys), undo.files)
 
 
 def keys_of_live(live: LiveFiles) -> Iterator[Named]:
-    yield from _all(live.adopted)
-    yield from _files((*live.files, *live.dropped))
+    return _named(live.adopted, (*live.files, *live.dropped))
 
 
-def _all(keys: Iterable[str]) -> Iterator[Named]:
-    return ((key, True) for key in keys)
-
-
-def _files(files: Iterable[FileEntry]) -> Iterator[Named]:
-    return ((file.key, file.kind is FileKind.ADOPTED) for file in files)
+def _named(keys: Iterable[str], files: Iterable[FileEntry] = ()) -> Iterator[Named]:
+    yield from ((key, True) for key in keys)
+    yield from ((file.key, file.kind is FileKind.ADOPTED) for file in files)
 
 
 def _parent(folder: str) -> str:

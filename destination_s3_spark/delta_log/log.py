@@ -27,18 +27,14 @@ from destination_s3_spark.delta_log.actions import (
     decode_commit,
     encode_checkpoint,
 )
-from destination_s3_spark.errors import TransientError
-from destination_s3_spark.storage.object_store import ObjectExists, ObjectInfo, ObjectNotFound, ObjectStore, OutcomeUnknown
+from destination_s3_spark.storage.object_store import MOST_BYTES, ObjectInfo, ObjectNotFound, ObjectStore, create_or_read
 
 LOG_FOLDER = "_delta_log/"
 """Folder of the log below a table's root. Readers of the root skip folders that begin with `_`."""
-CREATE_TRIES = 8
-"""Attempts to create a commit while the outcome is unknown and the object does not exist."""
 KEPT = timedelta(days=7)
 """Least age of commits and checkpoints that are cleaned up."""
 
-_COMMIT = re.compile(r"(\d{20})\.json")
-_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
+_NUMBERED = re.compile(r"(\d{20})(\.json|\.checkpoint\.parquet)")
 
 
 class VersionTaken(Exception):
@@ -111,19 +107,8 @@ class DeltaLog:
     def create(self, version: int, body: bytes) -> None:
         """Create a commit. Its bytes must be unique. Raises VersionTaken, or TransientError when the store does not report the outcome."""
         key = self._commit_key(version)
-        for _ in range(CREATE_TRIES):
-            try:
-                self._store.create(key, body)
-            except (ObjectExists, OutcomeUnknown):
-                # Our own earlier attempt may have created the object. Only the bytes tell whose it is.
-                try:
-                    found = self._store.get(key)
-                except ObjectNotFound:
-                    continue
-                if found != body:
-                    raise VersionTaken(key) from None
-            return
-        raise TransientError(f"The store did not say whether '{key}' was written. Nothing is lost: run the sync again.")
+        if create_or_read(self._store, key, body, MOST_BYTES, what=f"version {version} of a Delta log") != body:
+            raise VersionTaken(key)
 
     def checkpoint(self, version: int) -> list[DecisiveAction] | None:
         """Return the actions of the checkpoint of a version, or None without one. Raises UnreadableLog."""
@@ -165,10 +150,8 @@ class DeltaLog:
         """Return the commits and the checkpoints by version."""
         commits, checkpoints = dict[int, ObjectInfo](), dict[int, ObjectInfo]()
         for info in self._store.list(self.prefix):
-            name = info.key.removeprefix(self.prefix)
-            for pattern, of in ((_COMMIT, commits), (_CHECKPOINT, checkpoints)):
-                if match := pattern.fullmatch(name):
-                    of[int(match[1])] = info
+            if match := _NUMBERED.fullmatch(info.key, len(self.prefix)):
+                (commits if match[2] == ".json" else checkpoints)[int(match[1])] = info
         return commits, checkpoints
 
     def _body(self, version: int) -> bytes:

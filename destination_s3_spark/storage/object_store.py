@@ -8,15 +8,18 @@ that does not answer raises `TransientError`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from threading import Lock
 from typing import Protocol
 
-from destination_s3_spark.errors import DataError
+from destination_s3_spark.errors import DataError, TransientError
 
 MOST_BYTES = 2**30
 """Largest object that is read as a whole, if the reader knows no lower limit. An object takes its size in memory, and more when decoded."""
+CREATE_TRIES = 8
+"""Attempts to create an object while the outcome is unknown and the object does not exist."""
 _COUNTING = Lock()
 _doubtful = 0
 
@@ -159,6 +162,23 @@ class ObjectStore(Protocol):
 
     def hasty(self) -> ObjectStore:
         """Return the same bucket with short limits, for cleanup after a failure: an unresponsive store is given up soon."""
+
+
+def create_or_read(store: ObjectStore, key: str, body: bytes, most_bytes: int, *, what: str) -> bytes:
+    """Create an object with bytes that no other writer has, unless there is one. Return the bytes that it has then.
+
+    Raises TransientError, which names the object as `what`, when the store does not report the outcome.
+    """
+    for _ in range(CREATE_TRIES):
+        try:
+            store.create(key, body)
+        except (ObjectExists, OutcomeUnknown):
+            # Our own earlier attempt may have created the object. Only the bytes tell whose it is.
+            with suppress(ObjectNotFound):
+                return store.get(key, most_bytes)
+        else:
+            return body
+    raise TransientError(f"The store did not say whether {what} was written ({key}). Nothing is lost: try again.")
 
 
 def note_doubtful_upload() -> None:

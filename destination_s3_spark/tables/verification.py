@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from msgspec.structs import replace
 
-from destination_s3_spark.chain.audit import Audit, audit, read_hint
+from destination_s3_spark.chain.audit import Audit, audit
 from destination_s3_spark.chain.files import HISTORY_KINDS, FileEntry, FileKind, parse_token
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.log import Chain
@@ -64,10 +64,9 @@ def verify(bucket: ObjectStore, found: FoundTable, map_files: MapCalls = map) ->
         try:
             chain.read()
             chain.catch_up()
-            hint = read_hint(bucket, chain)
         except DataError as error:
             return Verified(0, 0, 0, (error.message,), ())
-        audited = audit(chain, hint)
+        audited = audit(chain, bucket)
         result = _verified(TableStore(bucket, chain), found, chain, audited, map_files)
         if not result.problems or look == MOST_VERIFICATIONS - 1 or chain.successor() is None:
             break

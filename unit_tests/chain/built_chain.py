@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
+
+from msgspec.structs import replace
 
 from destination_s3_spark.chain.blocks import Block, block_hash, encode
 from destination_s3_spark.chain.events import (
@@ -60,7 +61,7 @@ class Builder:
             settled = None if state is None else state.settled
         number, link = (0, None) if state is None else (state.sequence_number + 1, state.block_hash)
         block = Block(number, link, T0, epoch, "n", settled, event)
-        return replace(block, **envelope)  # type: ignore[arg-type]
+        return replace(block, **envelope)
 
     def append(self, *events: Event) -> Builder:
         for event in events:

@@ -169,7 +169,7 @@ def test_a_hint_that_is_too_large_is_ignored_and_such_a_block_is_an_error(monkey
     store = FakeStore()
     sync_at(store, 0)
     whole = chain_of(store).state
-    monkeypatch.setattr(log, "MOST_HINT_BYTES", 100)
+    monkeypatch.setattr(hints, "MOST_HINT_BYTES", 100)
     assert chain_of(store).state == whole
 
     monkeypatch.setattr(log, "MOST_BLOCK_BYTES", 100)

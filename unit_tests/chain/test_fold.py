@@ -21,7 +21,7 @@ from destination_s3_spark.chain.events import (
     Void,
 )
 from destination_s3_spark.chain.files import FileEntry, FileKind
-from destination_s3_spark.chain.fold import InvalidChain, Rule, fold, resume
+from destination_s3_spark.chain.fold import InvalidChain, Rule, fold
 from destination_s3_spark.chain.state import Checkpoint, Counters, TableState
 from unit_tests.chain.built_chain import OPEN, SCHEMA, SEED, T0, Builder, add, chain, file, live_files, merge
 
@@ -160,7 +160,7 @@ def test_reading_may_start_at_a_snapshot() -> None:
     live = live_files(built.blocks)
     built.append(Snapshot(built.state, live.adopted, live.files), add(10, 19), Close())  # type: ignore[arg-type]
     snapshot = built.blocks[4]
-    state: TableState | None = resume(snapshot, snapshot.event, block_hash(encode(snapshot)))  # type: ignore[arg-type]
+    state: TableState | None = fold(snapshot.event.state, snapshot, block_hash(encode(snapshot)))  # type: ignore[union-attr]
     for block in built.blocks[5:]:
         state = fold(state, block, block_hash(encode(block)))
 

@@ -9,9 +9,10 @@ import pytest
 
 from destination_s3_spark.chain.events import Close, OpenEpoch, Seed, SetDataSchema
 from destination_s3_spark.chain.files import table_number
-from destination_s3_spark.chain.log import CREATE_TRIES, BlockTaken, Chain
+from destination_s3_spark.chain.log import BlockTaken, Chain
 from destination_s3_spark.chain.opening import SNAPSHOT_EVERY, take_snapshot_when_due
 from destination_s3_spark.errors import Bug, DataError, TransientError
+from destination_s3_spark.storage.object_store import CREATE_TRIES
 from unit_tests.chain.fake_store import FakeStore, Fault
 from unit_tests.chain.one_table import TABLE
 
