@@ -36,8 +36,7 @@ _HIGHEST = "\U0010ffff"
 _UNIX_EPOCH_DAY = date(1970, 1, 1).toordinal()
 _FIRST_DAY, _LAST_DAY = 1 - _UNIX_EPOCH_DAY, date.max.toordinal() - _UNIX_EPOCH_DAY
 _DAY_MS = 86_400_000
-_PER_MS = {"us": 1_000, "ns": 1_000_000}
-_MS_PER = {"s": 1_000, "ms": 1}
+_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 Path: TypeAlias = tuple[str, ...]
 Bounds: TypeAlias = tuple[Any, Any]
@@ -254,9 +253,8 @@ def _day(days: int) -> str:
 
 
 def _milliseconds(value: int, unit: str, *, upper: bool) -> int:
-    if unit in _MS_PER:
-        return value * _MS_PER[unit]
-    return -(-value // _PER_MS[unit]) if upper else value // _PER_MS[unit]
+    scaled, per_second = value * 1_000, _PER_SECOND[unit]
+    return -(-scaled // per_second) if upper else scaled // per_second
 
 
 def _moment(milliseconds: int) -> str:
