@@ -24,9 +24,6 @@ class Sink(Protocol):
     def write(self, data: bytes | memoryview, /) -> int:
         """Accept all of the bytes."""
 
-    def flush(self) -> None:
-        """Accept the call of a file writer. The bytes need not become visible."""
-
 
 class SeekableFile(Protocol):
     """A file that is read: an object, by ranges, or bytes in memory."""

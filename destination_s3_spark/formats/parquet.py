@@ -6,6 +6,7 @@ metadata. A table may have other encodings of times of day and of the extraction
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -103,18 +104,18 @@ class ParquetOptions:
         return replace(self, encodings=Encodings(time=TimeEncoding.LOCAL) if local else DESTINATION_S3)
 
 
-class _Outlet:
+class _Outlet(io.RawIOBase):
     """A connection to the sink that can be shut. Otherwise Arrow's writer would write a footer when it is garbage collected."""
 
     def __init__(self, sink: Sink) -> None:
+        super().__init__()
         self._sink: Sink | None = sink
         self._position = 0
-        self.closed = False
 
     def shut(self) -> None:
         self._sink = None
 
-    def write(self, data: bytes) -> int:
+    def write(self, data: bytes) -> int:  # type: ignore[override]
         if self._sink is not None:
             self._sink.write(data)
         self._position += len(data)
@@ -122,10 +123,6 @@ class _Outlet:
 
     def tell(self) -> int:
         return self._position
-
-    def flush(self) -> None:
-        if self._sink is not None:
-            self._sink.flush()
 
     def writable(self) -> bool:
         return True

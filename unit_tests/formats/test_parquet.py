@@ -240,11 +240,8 @@ class OnlyWrites:
         self.chunks.append(bytes(data))
         return len(data)
 
-    def flush(self) -> None:
-        """Nothing is held back."""
 
-
-def test_a_sink_needs_only_write_and_flush() -> None:
+def test_a_sink_needs_only_write() -> None:
     sink = OnlyWrites()
     file = ParquetFile(sink, SCHEMA, ParquetOptions())  # type: ignore[arg-type]
     file.write(batch(ROWS))

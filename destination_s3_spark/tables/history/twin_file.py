@@ -101,9 +101,6 @@ class _HeldFooter:
         self._footer += data
         return len(data)
 
-    def flush(self) -> None:
-        self._sink.flush()
-
     def hold(self) -> bytearray:
         """Return the buffer that takes all further bytes."""
         self._footer = bytearray()
