@@ -30,10 +30,11 @@ from destination_s3_spark.formats.file_format import (
     FileFormat,
     SeekableFile,
     Sink,
+    in_pieces,
     require_columns,
 )
 from destination_s3_spark.formats.row_bytes import row_bytes, row_offsets
-from destination_s3_spark.formats.varints import exactly, integer, read_integer
+from destination_s3_spark.formats.varints import ByteStream, exactly, integer, read_integer
 from destination_s3_spark.schema.airbyte_type import (
     AirbyteType,
     Array,
@@ -153,13 +154,14 @@ class JoinedAvroFile(DirectWriter[SeekableFile]):
         self._header: Header | None = None
 
     def write(self, source: SeekableFile) -> None:
-        own = read_header(source)
+        content = in_pieces(source)
+        own = read_header(content)
         if self._header is None:
             self._header = own
             self._put(own.encoded + own.sync)
         if own.meta != self._header.meta:
             raise DifferentColumns
-        for rows, stored in read_blocks(source):
+        for rows, stored in read_blocks(content):
             self._put(encoded_block(rows, stored, self._header.sync))
             self._rows += rows
 
@@ -177,7 +179,7 @@ class Header(NamedTuple):
         return _MAGIC + integer(len(self.meta)) + b"".join(integer(len(text)) + text for text in texts) + integer(0)
 
 
-def read_header(source: SeekableFile) -> Header:
+def read_header(source: ByteStream) -> Header:
     """Read the header of a file. Raises ValueError where the file ends."""
     exactly(source, len(_MAGIC))
     meta = dict[str, bytes]()
@@ -190,13 +192,10 @@ def read_header(source: SeekableFile) -> Header:
     return Header(meta, exactly(source, SYNC_BYTES))
 
 
-def read_blocks(source: SeekableFile) -> Iterator[tuple[int, bytes]]:
+def read_blocks(source: ByteStream) -> Iterator[tuple[int, bytes]]:
     """Yield the number of rows and the stored bytes of each block behind the header. Raises ValueError for a file that ends early."""
-    start = source.tell()
-    end = source.seek(0, os.SEEK_END)
-    source.seek(start)
-    while source.tell() < end:
-        rows, stored = read_integer(source), exactly(source, read_integer(source))
+    while first := source.read(1):
+        rows, stored = read_integer(source, first), exactly(source, read_integer(source))
         exactly(source, SYNC_BYTES)
         yield rows, stored
 

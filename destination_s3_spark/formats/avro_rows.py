@@ -29,7 +29,7 @@ from destination_s3_spark.formats.avro import (
     read_blocks,
     read_header,
 )
-from destination_s3_spark.formats.file_format import DirectWriter, SeekableFile, Sink
+from destination_s3_spark.formats.file_format import DirectWriter, SeekableFile, Sink, in_pieces
 from destination_s3_spark.formats.file_statistics import WrittenFile
 from destination_s3_spark.formats.varints import exactly, read_integer, read_unsigned
 from destination_s3_spark.schema.airbyte_type import Scalar
@@ -48,12 +48,13 @@ class StoredAvro:
 
     def rows(self, file: SeekableFile) -> Iterator[tuple[bytes, bytes | None]]:
         """Yield each row's bytes and its single values, None for the header. Raises ValueError for a file that is damaged."""
-        header = read_header(file)
+        content = in_pieces(file)
+        header = read_header(content)
         yield header.encoded, None
         schema, codec = json.loads(header.meta["avro.schema"]), _codec(header)
         named: dict[str, Decoder] = {}
         fields = [(self.sources.get(field["name"]), decoder(field["type"], named)) for field in schema["fields"]]
-        for count, stored in read_blocks(file):
+        for count, stored in read_blocks(content):
             data = _decompressed(stored, codec)
             block = BytesIO(data)
             for _ in range(count):

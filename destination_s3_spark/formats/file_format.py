@@ -14,6 +14,8 @@ from destination_s3_spark.formats.file_statistics import WrittenFile
 from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.stream_id import StreamId
 
+_PIECE_BYTES = 2**20
+
 Content = TypeVar("Content")
 """What a file is made of: rows, or files to join."""
 
@@ -36,6 +38,11 @@ class SeekableFile(Protocol):
 
     def tell(self) -> int:
         """Return the position."""
+
+
+def in_pieces(file: SeekableFile) -> pa.NativeFile:
+    """Return a file to read on in, by large pieces, because each read of an object is a request. The file is closed with it."""
+    return pa.BufferedInputStream(pa.PythonFile(file, mode="r"), _PIECE_BYTES)
 
 
 class FileWriter(ABC, Generic[Content]):

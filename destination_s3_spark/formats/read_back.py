@@ -15,7 +15,7 @@ import pyarrow as pa
 from destination_s3_spark.exact_json.members import members
 from destination_s3_spark.exact_json.values import object_text
 from destination_s3_spark.formats.csv import CsvOptions
-from destination_s3_spark.formats.file_format import SeekableFile, Sink
+from destination_s3_spark.formats.file_format import SeekableFile, Sink, in_pieces
 from destination_s3_spark.formats.text_file import GZIP, TextWriter, beside_meta
 
 WHOLE_RECORD = "_airbyte_data"
@@ -37,8 +37,7 @@ class StoredText:
 
     def rows(self, file: SeekableFile) -> Iterator[tuple[bytes, bytes | None]]:
         """Yield each row's bytes and its record, None for the header. Raises ValueError for a file that is damaged."""
-        content = pa.BufferedInputStream(pa.PythonFile(file, mode="r"), _READ_BYTES)
-        stream = pa.CompressedInputStream(content, "gzip") if self.key.endswith(GZIP) else content
+        stream = pa.CompressedInputStream(in_pieces(file), "gzip") if self.key.endswith(GZIP) else in_pieces(file)
         lines = _lines(stream)
         if CsvOptions.stem in self.key.rpartition("/")[2]:
             yield from self._csv(lines)

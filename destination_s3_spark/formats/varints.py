@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from destination_s3_spark.formats.file_format import SeekableFile
+from typing import Protocol
 
 
-def exactly(source: SeekableFile, size: int) -> bytes:
+class ByteStream(Protocol):
+    """A file or a stream that is read on."""
+
+    def read(self, size: int, /) -> bytes:
+        """Read up to `size` bytes, fewer only at the end."""
+
+
+def exactly(source: ByteStream, size: int) -> bytes:
     """Read so many bytes. Raises ValueError at the end of the file."""
     data = source.read(size)
     if len(data) != size:
@@ -13,20 +20,20 @@ def exactly(source: SeekableFile, size: int) -> bytes:
     return data
 
 
-def read_unsigned(source: SeekableFile) -> int:
-    """Read a number. Raises ValueError where the data end inside of it."""
+def read_unsigned(source: ByteStream, first: bytes = b"") -> int:
+    """Read a number, given its first byte if that has been read. Raises ValueError where the data end inside of it."""
     value = shift = 0
     while True:
-        byte = exactly(source, 1)[0]
+        byte, first = (first or exactly(source, 1))[0], b""
         value |= (byte & 127) << shift
         if byte < 128:
             return value
         shift += 7
 
 
-def read_integer(source: SeekableFile) -> int:
-    """Read a zigzag integer. Raises ValueError where the data end inside of it."""
-    value = read_unsigned(source)
+def read_integer(source: ByteStream, first: bytes = b"") -> int:
+    """Do the same for a zigzag integer."""
+    value = read_unsigned(source, first)
     return (value >> 1) ^ -(value & 1)
 
 

@@ -98,6 +98,22 @@ def test_an_avro_file_that_ends_early_is_an_error(landing: Any) -> None:
         join(options, [landing(options, PROPERTIES).file(FILES[0])[:-20]])
 
 
+def test_avro_files_are_read_in_large_pieces(landing: Any) -> None:
+    """Each read of an object is a request."""
+
+    class Counted(io.BytesIO):
+        reads = 0
+
+        def read(self, size: int | None = -1, /) -> bytes:
+            self.reads += 1
+            return super().read(size)
+
+    options = AvroOptions()
+    source = Counted(landing(options, PROPERTIES).file(FILES[0]))
+    options.open_joined(io.BytesIO()).write(source)
+    assert source.reads <= 2, "the file, and its end"
+
+
 @pytest.mark.parametrize("size", [150, 151, 152, 4096])
 @pytest.mark.parametrize("options", [CsvOptions(flattened=True, compressed=False), JsonlOptions(compressed=False)], ids=repr)
 def test_rows_are_counted_however_the_text_is_cut(options: FileOptions, size: int, landing: Any, monkeypatch: pytest.MonkeyPatch) -> None:
