@@ -30,9 +30,8 @@ NEVER = np.iinfo(np.int64).min
 class Ends:
     """The ends of versions in files, in order of their keys. Ask for ascending keys. Use it in one thread."""
 
-    def __init__(self, sources: Sequence[tuple[RowSource, bytes]], form: MergeForm, s3: S3Settings) -> None:
-        """Look up in these sources of ended versions, each with its last key."""
-        self._sources = list(sources)
+    def __init__(self, sources: Sequence[RowSource], form: MergeForm, s3: S3Settings) -> None:
+        self._sources = sources
         self._form = form.narrowed({RAW_ID, META, EXTRACTED_AT, VALID_TO, *(field.name for field in form.spec.fields)})
         self._s3 = s3
         self._latest: dict[str, int] = {}
@@ -44,8 +43,8 @@ class Ends:
         """
         found = np.full(len(keys), NEVER)
         low, high, least = keys[0].as_py(), keys[-1].as_py(), int(earliest.min())
-        self._sources = [(source, last) for source, last in self._sources if last >= low]
-        for source, _ in self._sources:
+        self._sources = [source for source in self._sources if source.last is None or source.last >= low]
+        for source in self._sources:
             if source.first <= high and self._latest_of(source) > least:
                 for rows in self._rows(source, low, high, least):
                     places = np.asarray(pc.index_in(contiguous(rows[KEY]), keys).fill_null(-1))

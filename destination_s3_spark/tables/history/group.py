@@ -20,15 +20,7 @@ from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.tables.history.form import history_form
 from destination_s3_spark.tables.history.output import VersionTask
-from destination_s3_spark.tables.history.task import (
-    ClosedRange,
-    ClosingTask,
-    EndedVersions,
-    HistoryTask,
-    VersionedRange,
-    close_versions,
-    version_range,
-)
+from destination_s3_spark.tables.history.task import ClosedRange, ClosingTask, EndedVersions, HistoryTask, close_versions, version_range
 from destination_s3_spark.tables.history.versions import Mode
 from destination_s3_spark.tables.merge.plan import MergePlan, PlannedRange, Sizes, file_count, full_bytes
 from destination_s3_spark.tables.merge.planning import plan_of, table_file
@@ -117,7 +109,7 @@ class HistoryMerge:
             form=self._form,
             number=self._mark.number,
             current=tuple(RowSource(FileKind.CURRENT, file.key, file.size, first=file.first) for file in planned.table if file.of_history),
-            ended=tuple(_ended(self._closed_files, planned.low, planned.high)),
+            ended=tuple(sources_within(self._closed_files, planned.low, planned.high)),
             notice=self._notice,
             scratch=self._table.scratch_key(),
             alike=self._alike,
@@ -141,15 +133,17 @@ class HistoryMerge:
 
     def _apart(self, runs: Sequence[FileEntry]) -> Steps[HistoryGroup]:
         """Stage the files of valid versions by tasks of their own."""
-        tasks, current = self._tasks(runs)
-        done: list[VersionedRange] = []
-        if tasks:
-            done = yield from Work(version_range, tasks, bytes_read).results()
-        changed = [task for task, result in zip(tasks, done, strict=True) if not result.stays]
-        self._check_complete(runs, tasks, done)
-        removed = {source.key for task in changed for source in task.sources if source.kind is FileKind.CURRENT}
+        current = self._of(FileKind.CURRENT)
+        rows = (*runs, *(rows for rows, _ in self._inputs.table))
+        ranges, row_bytes = self._compared(current, rows) if current else self._planned(rows)
+        sources = (*rows, *self._inputs.tombstones, *current)
+        tasks = [self._task(planned, row_bytes, sources) for planned in ranges]
+        done = yield from Work(version_range, tasks, bytes_read).results()
         files = [file for result in done for file in result.files]
-        gone = [file for file in current if file.key in removed]
+        read = sum(result.run_rows for result in done), sum(result.version_rows for result in done)
+        self._require_all(read, (sum(file.rows for file in runs), sum(file.rows for file in current)), files)
+        replaced = {source.key for task, result in zip(tasks, done, strict=True) if not result.stays for source in task.sources}
+        gone = [file for file in current if file.key in replaced]
         return (yield from self._group(files, gone, [result.ended for result in done if result.ended is not None]))
 
     def _group(self, files: Sequence[FileEntry], gone: Sequence[FileEntry], ended: Sequence[EndedVersions]) -> Steps[HistoryGroup]:
@@ -180,23 +174,13 @@ class HistoryMerge:
     def _of(self, kind: FileKind) -> list[FileEntry]:
         return self._table.with_keys(file for file in self._live if file.kind is kind and file.history == self._mark.number)
 
-    def _tasks(self, runs: Sequence[FileEntry]) -> tuple[list[HistoryTask], list[FileEntry]]:
-        current = self._of(FileKind.CURRENT)
-        rows = (*runs, *(rows for rows, _ in self._inputs.table))
-        ranges, row_bytes = self._compared(current, rows) if current else self._planned(rows)
-        places: dict[str, int] = {}
-        for planned in ranges:
-            for file in planned.table:
-                places[file.key] = places.get(file.key, 0) + 1
-        return [self._task(planned, row_bytes, current, runs, places) for planned in ranges], current
-
     def _planned(self, rows: Sequence[FileEntry]) -> tuple[Sequence[PlannedRange], float]:
         inputs = replace(self._inputs, table=(), tombstones=())
         plan = plan_of(inputs, rows, self._form.spec, self._sizes, self._resources.task.s3, self._table.writer.map_files)
         return plan.ranges, plan.row_bytes
 
     def _compared(self, current: Sequence[FileEntry], rows: Sequence[FileEntry]) -> tuple[Sequence[PlannedRange], float]:
-        """Return a range for each file of valid versions, so that it can stay."""
+        """Return a range for each file of valid versions, so that it can stay. Files with overlapping bounds share one."""
         clusters = clusters_of(table_file(file, file, self._form.spec) for file in current)
         lows = [b"", *(cluster.first for cluster in clusters[1:])]
         highs = [*lows[1:], None]
@@ -207,23 +191,18 @@ class HistoryMerge:
             for low, high, cluster in zip(lows, highs, clusters, strict=True)
         ], size / count
 
-    def _task(
-        self, planned: PlannedRange, row_bytes: float, current: Sequence[FileEntry], runs: Sequence[FileEntry], places: dict[str, int]
-    ) -> HistoryTask:
-        own = {file.key for file in planned.table}
-        read = [*runs, *(rows for rows, _ in self._inputs.table), *self._inputs.tombstones, *(one for one in current if one.key in own)]
+    def _task(self, planned: PlannedRange, row_bytes: float, files: Sequence[FileEntry]) -> HistoryTask:
         expected = planned.rows * row_bytes
-        files = file_count(max(expected, planned.bytes), self._sizes.target_file_bytes)
+        count = file_count(max(expected, planned.bytes), self._sizes.target_file_bytes)
         return HistoryTask(
             low=planned.low,
             high=planned.high,
-            sources=tuple(sources_within(read, planned.low, planned.high)),
+            sources=tuple(sources_within(files, planned.low, planned.high)),
             form=self._form,
             mode=self._mode,
-            ended=tuple(_ended(self._closed_files, planned.low, planned.high)),
+            ended=tuple(sources_within(self._closed_files, planned.low, planned.high)),
             notice=self._notice,
-            may_stay=self._mode is not Mode.BEGIN and all(places[file.key] == 1 for file in planned.table),
-            keys=tuple(self._key(FileKind.CURRENT) for _ in range(2 * files + 1)),
+            keys=tuple(self._key(FileKind.CURRENT) for _ in range(2 * count + 1)),
             scratch=self._table.scratch_key(),
             file_bytes=full_bytes(expected, self._sizes.target_file_bytes),
             resources=self._resources.task,
@@ -231,12 +210,6 @@ class HistoryMerge:
 
     def _key(self, kind: FileKind) -> str:
         return self._table.version_key(self._mark.number, kind)
-
-    def _check_complete(self, runs: Sequence[FileEntry], tasks: Sequence[HistoryTask], done: Sequence[VersionedRange]) -> None:
-        versions = {source.key for task in tasks for source in task.sources if source.kind is FileKind.CURRENT}
-        expected = sum(file.rows for file in runs), sum(file.rows for file in self._live if file.key in versions)
-        read = sum(result.run_rows for result in done), sum(result.version_rows for result in done)
-        self._require_all(read, expected, [file for result in done for file in result.files])
 
     def _require_all(self, read: tuple[int, int], expected: tuple[int, int], staged: Sequence[FileEntry]) -> None:
         """Raise Bug, and drop all staged files, unless the tasks together read every record and every version of their files once."""
@@ -272,19 +245,13 @@ class HistoryMerge:
         entries = [*again, *(one.run for one in ended)]
         size = sum(file.bytes for file in entries)
         parts = min(len(ended), ceil(size / CLOSING_BYTES))
-        cuts = [ended[len(ended) * part // parts].low for part in range(1, parts)]
+        cuts = [lower(keys_of(ended[len(ended) * part // parts].run)) for part in range(1, parts)]
         for low, high in zip([b"", *cuts], [*cuts, None], strict=True):
             files = 2 * file_count(size / parts, self._sizes.target_file_bytes) + 1
             yield ClosingTask(
                 low, high, tuple(sources_within(entries, low, high)), self._form, tuple(self._key(FileKind.CLOSED) for _ in range(files)),
                 self._sizes.target_file_bytes, self._resources.task,
             )  # fmt: skip
-
-
-def _ended(files: Sequence[FileEntry], low: bytes, high: bytes | None) -> Iterator[tuple[RowSource, bytes]]:
-    """Yield the files of ended versions that may have keys of a range, each with its last key."""
-    last = {file.key: upper(keys_of(file)) for file in files}
-    return ((source, last[source.key]) for source in sources_within(files, low, high))
 
 
 def _touched(files: Sequence[FileEntry], late: Sequence[FileEntry]) -> Iterator[FileEntry]:

@@ -42,15 +42,15 @@ _BEGINNING = (VALID_FROM, VALID_FROM_SYNC)
 class VersionTask:
     """The history's part of a merge task. Picklable.
 
-    `current`: the files of valid versions with keys of the range that are not read as the table's rows. `ended`: those of ended versions,
-    each with its last key. `number`: that of the history. `scratch`: the key for the run of versions that end. `alike`: whether all rows
-    of the table have valid versions, so that the files of both have the same rows.
+    `current`: the files of valid versions with keys of the range that are not read as the table's rows. `ended`: those of ended versions.
+    `number`: that of the history. `scratch`: the key for the run of versions that end. `alike`: whether all rows of the table have valid
+    versions, so that the files of both have the same rows.
     """
 
     form: HistoryForm
     number: int
     current: tuple[RowSource, ...]
-    ended: tuple[tuple[RowSource, bytes], ...]
+    ended: tuple[RowSource, ...]
     notice: Notice
     scratch: str
     alike: bool
@@ -74,7 +74,7 @@ class VersionOutput(ExitStack):
         self._ends = Ends(task.ended, task.form.merge, resources.s3)
         streams = self.enter_context(row_streams(task.current, task.form.beginnings, bounds, resources))
         self._valid = _ValidVersions(complete_rows(streams, 0), task.form.beginnings.schema)
-        self._ended = self.enter_context(EndedOutput(task.form, task.scratch, bounds[0], resources.s3))
+        self._ended = self.enter_context(EndedOutput(task.form, task.scratch, resources.s3))
 
     def ranked(self, rows: pa.Table) -> tuple[pa.Table, Ranking]:
         """Rank the rows, and give those of the table the beginnings of their versions. `rows` must hold all rows of their keys."""

@@ -32,8 +32,7 @@ HELD_SHARE = 8
 class HistoryTask:
     """The versions of one range of keys: `low` <= key < `high`.
 
-    `may_stay`: whether the files of valid versions in `sources` have no keys outside of the range, so that they can stay if none changes.
-    `ended`: the files of ended versions with keys of the range, each with its last key.
+    The files of valid versions in `sources` have no keys outside of the range. `ended`: the files of ended versions with keys of the range.
     `keys` are for the new files; when they run out, the last one grows. `scratch` is for the run of ended versions.
     """
 
@@ -42,9 +41,8 @@ class HistoryTask:
     sources: tuple[RowSource, ...]
     form: HistoryForm
     mode: Mode
-    ended: tuple[tuple[RowSource, bytes], ...]
+    ended: tuple[RowSource, ...]
     notice: Notice
-    may_stay: bool
     keys: tuple[str, ...]
     scratch: str
     file_bytes: float
@@ -53,9 +51,8 @@ class HistoryTask:
 
 @dataclass(frozen=True, slots=True)
 class EndedVersions:
-    """A scratch run of versions that have ended, and of late records, with keys from `low` on. `late`: whether there are any of these."""
+    """A scratch run of versions that have ended, and of late records. `late`: whether there are any of these."""
 
-    low: bytes
     run: FileEntry
     late: bool
 
@@ -73,7 +70,7 @@ class VersionedRange:
 
 def version_range(task: HistoryTask) -> VersionedRange:
     """Find and write the versions of a range. Raises as `merge_range`. Nothing stays staged after an error."""
-    found = (_versioned(task, may_stay=True) if task.may_stay else None) or _versioned(task, may_stay=False)
+    found = (_versioned(task, may_stay=True) if task.mode is Mode.COMPARE else None) or _versioned(task, may_stay=False)
     if found is None:
         raise Bug("The versions of a range were neither written nor left as they are; nothing was committed.")
     return found
@@ -90,7 +87,7 @@ def _versioned(task: HistoryTask, *, may_stay: bool) -> VersionedRange | None:
     s3 = task.resources.s3
     with ExitStack() as stack:
         files = FileSeries(task.keys, task.file_bytes, lambda key: stack.enter_context(task.form.file(FileKind.CURRENT, key, s3)))
-        ended = stack.enter_context(EndedOutput(task.form, task.scratch, task.low, s3))
+        ended = stack.enter_context(EndedOutput(task.form, task.scratch, s3))
         streams = stack.enter_context(row_streams(task.sources, task.form.merge, (task.low, task.high), task.resources))
         ends = Ends(task.ended, task.form.merge, s3)
         for rows in complete_rows(streams, task.resources.budget_bytes // ROUNDS_SHARE):
@@ -112,11 +109,10 @@ def _versioned(task: HistoryTask, *, may_stay: bool) -> VersionedRange | None:
 class EndedOutput(ExitStack):
     """The scratch run of a task's ended versions. A context manager that drops what is not finished."""
 
-    def __init__(self, form: HistoryForm, key: str, low: bytes, s3: S3Settings) -> None:
+    def __init__(self, form: HistoryForm, key: str, s3: S3Settings) -> None:
         super().__init__()
         self._form = form
         self._key = key
-        self._low = low
         self._s3 = s3
         self._run: StagedFile[pa.RecordBatch] | None = None
         self._late = False
@@ -131,9 +127,7 @@ class EndedOutput(ExitStack):
 
     def finish(self) -> EndedVersions | None:
         """Publish the run, if there are any rows. Raises TransientError."""
-        if self._run is None:
-            return None
-        return EndedVersions(self._low, self._run.publish(), self._late)
+        return None if self._run is None else EndedVersions(self._run.publish(), self._late)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from dataclasses import replace as with_members
 from functools import partial
+from math import inf
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -36,7 +37,7 @@ from destination_s3_spark.tables.runs.refreshed import Refresh, RefreshCompariso
 from destination_s3_spark.tables.runs.sorted_file import MergeForm, tombstone_schema
 from destination_s3_spark.tables.runs.table_format import MERGED_PIECE_BYTES, FileKeys, TableFormat
 from destination_s3_spark.tables.runs.winners import BURIED_OFFSET, EXTRACTED_AT, ranking, sorted_by_key
-from destination_s3_spark.tables.staged.staged_file import FileSeries, StagedFile, batches_of
+from destination_s3_spark.tables.staged.staged_file import FileSeries, batches_of
 from destination_s3_spark.tables.updates.resources import TaskResources
 
 
@@ -48,7 +49,8 @@ class MergeOutput(ExitStack):
         self._task = task
         self._partition: str | None = None
         self._live = self._series(None)
-        self._dead: StagedFile[pa.RecordBatch] | None = None
+        table, s3 = task.table, task.resources.s3
+        self._dead = FileSeries([task.tombstone_key], inf, lambda key: self.enter_context(table.tombstone_file(key, s3)))
         self._staged: list[FileEntry] = []
 
     def write(self, winners: pa.Table) -> None:
@@ -57,7 +59,8 @@ class MergeOutput(ExitStack):
         live = winners
         if pc.any(deleted).as_py():
             # Hard deletions that waited come among the winners, and what soft ones have to remember behind all of them.
-            self._bury(sorted_by_key(winners.filter(pc.and_(deleted, pc.less(winners[OFFSET], BURIED_OFFSET)))))
+            dead = winners.filter(pc.and_(deleted, pc.less(winners[OFFSET], BURIED_OFFSET)))
+            self._dead.write(sorted_by_key(dead), MERGED_PIECE_BYTES)
             live = winners.filter(pc.invert(deleted))
         for batch in batches_of(live, min(MERGED_PIECE_BYTES, int(self._task.file_bytes) // 4 + 1)):
             partitioning = self._task.table.spec.partitioning
@@ -68,38 +71,45 @@ class MergeOutput(ExitStack):
                 self._live.write_piece(part)
 
     def stage(self) -> tuple[FileEntry, ...]:
-        staged = (*self._staged, *self._live.stage())
-        return staged if self._dead is None else (*staged, self._dead.stage())
+        return (*self._staged, *self._live.stage(), *self._dead.stage())
 
     def _series(self, partition: str | None) -> FileSeries[FileKeys]:
         """Begin the files of a partition. In its folder all keys are free again."""
         task = self._task
         return FileSeries(task.keys, task.file_bytes, partial(self._begun, partition), task.row_bytes)
 
-    def _begun(self, partition: str | None, keys: FileKeys) -> LiveFile | TwinFile | _VersionedFile:
+    def _begun(self, partition: str | None, keys: FileKeys) -> LiveFile | TwinFile:
         table, history, s3 = self._task.table, self._task.history, self._task.resources.s3
         keys = keys.of_partition(table.spec, partition)
         if history is not None and history.alike:
             return TwinFile(history, keys, partition, s3, self)
-        file = LiveFile(table, keys, partition, s3, self)
-        return file if history is None else _VersionedFile(file, history, keys, s3, self)
-
-    def _bury(self, deletions: pa.Table) -> None:
-        for batch in batches_of(deletions, MERGED_PIECE_BYTES):
-            if self._dead is None:
-                self._dead = self.enter_context(self._task.table.tombstone_file(self._task.tombstone_key, self._task.resources.s3))
-            self._dead.write(batch)
+        return LiveFile(table, keys, partition, s3, self, history)
 
 
 class LiveFile:
-    """A final file and its merge state, if the format needs one."""
+    """A final file, and beside it its merge state if the format needs one, or a file of the valid versions of its rows for a history."""
 
-    def __init__(self, table: TableFormat, keys: FileKeys, partition: str | None, s3: S3Settings, stack: ExitStack) -> None:
+    def __init__(
+        self,
+        table: TableFormat,
+        keys: FileKeys,
+        partition: str | None,
+        s3: S3Settings,
+        stack: ExitStack,
+        history: VersionTask | None = None,
+    ) -> None:
         if table.has_state and keys.state is None:
             raise Bug("There is no key for the state beside a final file; nothing was committed.")
         self._table = table
         self._final = stack.enter_context(table.final_file(keys.final, partition, s3))
         self._state = None if keys.state is None else stack.enter_context(table.state_file(keys.state, s3))
+        self._history = history
+        self._versions: FileSeries[str] | None = None
+        if history is not None:
+            if keys.versions is None:
+                raise Bug("There is no key for the versions beside a final file; nothing was committed.")
+            form = history.form
+            self._versions = FileSeries([keys.versions], inf, lambda key: stack.enter_context(form.file(FileKind.CURRENT, key, s3)))
 
     @property
     def bytes(self) -> int:
@@ -110,46 +120,20 @@ class LiveFile:
             self._state.write(batch)
         for rows in self._table.final_rows(batch):
             self._final.write(rows)
+        if self._history is not None and self._versions is not None:
+            # Softly deleted rows have no valid version.
+            self._versions.write_piece(batch.filter(pa.array(self._history.form.is_live(batch))))
 
     def stage_all(self) -> tuple[FileEntry, ...]:
         final = self._final.stage()
+        if self._history is not None and self._versions is not None:
+            return final, *(replace(file, history=self._history.number) for file in self._versions.stage())
         if self._state is None:
             return (final,)
         state = self._state.stage()
         if state.rows != final.rows:
             raise Bug(f"{state.rows} merged rows became {final.rows} rows of a file; nothing was committed.")
         return final, replace(state, copy_of=final.key)
-
-
-class _VersionedFile:
-    """A final file, and a file of the valid versions among its rows, which are those that are not softly deleted."""
-
-    def __init__(self, file: LiveFile, task: VersionTask, keys: FileKeys, s3: S3Settings, stack: ExitStack) -> None:
-        if keys.versions is None:
-            raise Bug("There is no key for the versions beside a final file; nothing was committed.")
-        self._file = file
-        self._task = task
-        self._key = keys.versions
-        self._s3 = s3
-        self._stack = stack
-        self._versions: StagedFile[pa.RecordBatch] | None = None
-
-    @property
-    def bytes(self) -> int:
-        return self._file.bytes
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        self._file.write(batch)
-        versions = batch.filter(pa.array(self._task.form.is_live(batch)))
-        if not versions.num_rows:
-            return
-        if self._versions is None:
-            self._versions = self._stack.enter_context(self._task.form.file(FileKind.CURRENT, self._key, self._s3))
-        self._versions.write(versions)
-
-    def stage_all(self) -> tuple[FileEntry, ...]:
-        files = self._file.stage_all()
-        return files if self._versions is None else (*files, replace(self._versions.stage(), history=self._task.number))
 
 
 @dataclass(frozen=True, slots=True)

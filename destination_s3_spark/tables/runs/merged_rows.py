@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.storage.ranged import opened
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.tables.runs.keys import KEY, keys_of, lower
+from destination_s3_spark.tables.runs.keys import KEY, keys_of, lower, upper
 from destination_s3_spark.tables.runs.sorted_file import RUN_OPTIONS, MergeForm, SortedFile, position
 from destination_s3_spark.tables.runs.winners import winners
 from destination_s3_spark.tables.updates.resources import TaskResources
@@ -37,7 +37,7 @@ ROUNDS_SHARE = 32
 
 @dataclass(frozen=True, slots=True)
 class RowSource:
-    """A sorted object of `size` bytes without keys below `first`.
+    """A sorted object of `size` bytes without keys below `first` or above `last`. None is above every key.
 
     A FINAL or STATE file holds rows of the table, a DELTA is a run, and a TOMBSTONE holds deleted keys. The arrivals of a DELTA count from
     `offset`.
@@ -48,12 +48,13 @@ class RowSource:
     size: int
     offset: int = 0
     first: bytes = b""
+    last: bytes | None = None
 
     @classmethod
     def of(cls, file: FileEntry, base: int = 0) -> RowSource:
         """Make the source of a sorted file whose bounds are known. The arrivals of a DELTA count from `base`."""
         offset = (file.offset or 0) - base if file.kind is FileKind.DELTA else 0
-        return cls(file.kind, file.key, file.bytes, offset, lower(keys_of(file)))
+        return cls(file.kind, file.key, file.bytes, offset, lower(keys_of(file)), upper(keys_of(file)))
 
 
 class ReadsSources(Protocol):

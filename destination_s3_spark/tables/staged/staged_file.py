@@ -132,6 +132,8 @@ class FileSeries(Generic[SeriesKey]):
 
     def write_piece(self, batch: pa.RecordBatch) -> None:
         """Write the next rows at once."""
+        if not batch.num_rows:
+            return
         if self._file is not None and self._keys and max(self._file.bytes, self._rows_in_file * self._row_bytes) >= self._full_bytes:
             self.stage()
         if self._file is None:
