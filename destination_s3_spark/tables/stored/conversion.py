@@ -170,7 +170,9 @@ def _cast_column(batch: pa.RecordBatch, origins: list[TableField], column: Table
     if not filled:
         return pa.nulls(len(batch), wanted)
     if len(filled) == 1 and takes(column.type, filled[0].type):
-        return _as_type(batch[filled[0].name], wanted, (column.name,))
+        values = batch[filled[0].name]
+        _require_alike(values.type, wanted, (column.name,))
+        return values.cast(wanted)
     rows = zip(*(value_texts(batch[origin.name], origin.type) for origin in filled), strict=True)
     texts = [next((text for text in row if text is not None), None) for row in rows]
     return _typed_from(texts, column.type, place, changes)
@@ -259,54 +261,25 @@ def _projected(table: pa.Table, field: pa.Field[Any]) -> pa.ChunkedArray[Any]:
     column = table.column(index)
     if column.type == field.type:
         return column
-    return pa.chunked_array([_as_type(chunk, field.type, (field.name,)) for chunk in column.chunks], field.type)
+    _require_alike(column.type, field.type, (field.name,))
+    return column.cast(field.type)
 
 
-def _as_type(array: pa.Array[Any], wanted: pa.DataType, path: tuple[str, ...]) -> pa.Array[Any]:
-    """Return the same values in the type `wanted`. Raises NeedsCast."""
-    stored = array.type
-    if stored == wanted:
-        return array
-    if pa.types.is_null(stored):
-        return pa.nulls(len(array), wanted)
-    if pa.types.is_struct(stored) and pa.types.is_struct(wanted):
-        return _as_struct(array, wanted, path)
-    if (pa.types.is_list(stored) or pa.types.is_large_list(stored)) and pa.types.is_list(wanted):
-        return _as_list(array, wanted, path)
-    if pa.types.is_int64(stored) and pa.types.is_time64(wanted):
-        return array.view(wanted)
-    if stored == MICROS and wanted == _MILLIS:
-        return array.cast(wanted)
-    if pa.types.is_dictionary(stored):
-        return _as_type(array.dictionary_decode(), wanted, path)
-    if _is_text(stored) and pa.types.is_string(wanted):
-        return array.cast(wanted)
-    raise NeedsCast(path, stored, wanted)
+def _require_alike(stored: pa.DataType, wanted: pa.DataType, path: tuple[str, ...]) -> None:
+    """Raise NeedsCast for values that a cast to another type would change, beyond members that are added."""
+    if pa.types.is_struct(stored) and pa.types.is_struct(wanted) and {field.name for field in stored} <= {field.name for field in wanted}:
+        for field in stored:
+            _require_alike(field.type, wanted.field(field.name).type, (*path, field.name))
+    elif (pa.types.is_list(stored) or pa.types.is_large_list(stored)) and pa.types.is_list(wanted):
+        _require_alike(stored.value_type, wanted.value_type, (*path, "[]"))
+    elif pa.types.is_dictionary(stored):
+        _require_alike(stored.value_type, wanted, path)
+    elif not (stored == wanted or pa.types.is_null(stored) or _is_encoded(stored, wanted)):
+        raise NeedsCast(path, stored, wanted)
 
 
-def _as_struct(array: pa.StructArray, wanted: pa.StructType, path: tuple[str, ...]) -> pa.StructArray:
-    names = {field.name: index for index, field in enumerate(array.type)}
-    if not names.keys() <= {field.name for field in wanted}:
-        raise NeedsCast(path, array.type, wanted)
-    members = [
-        _as_type(array.field(names[field.name]), field.type, (*path, field.name))
-        if field.name in names
-        else pa.nulls(len(array), field.type)
-        for field in wanted
-    ]
-    mask = array.is_null() if array.null_count else None
-    if not members:  # from_arrays has no member from which to take the length of a struct without members
-        return pa.array([None if null else {} for null in array.is_null().to_pylist()], wanted)
-    return pa.StructArray.from_arrays(members, fields=list(wanted), mask=mask)
-
-
-def _as_list(array: pa.Array[Any], wanted: pa.ListType[Any], path: tuple[str, ...]) -> pa.Array[Any]:
-    # Offsets are computed from the lengths, because the offsets of a slice do not start at zero.
-    offsets = np.zeros(len(array) + 1, np.int32)
-    np.cumsum(pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False), out=offsets[1:])
-    items = _as_type(array.flatten(), wanted.value_type, (*path, "[]"))
-    return pa.ListArray.from_arrays(pa.array(offsets), items, type=wanted, mask=array.is_null() if array.null_count else None)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+def _is_encoded(stored: pa.DataType, wanted: pa.DataType) -> bool:
+    """Tell whether files may have values of a type in another one: times as numbers, finer timestamps, or text of other layouts."""
+    is_time = (pa.types.is_int64(stored) and pa.types.is_time64(wanted)) or (stored == MICROS and wanted == _MILLIS)
+    is_text = pa.types.is_string(stored) or pa.types.is_large_string(stored) or pa.types.is_string_view(stored)
+    return bool(is_time or (is_text and pa.types.is_string(wanted)))
