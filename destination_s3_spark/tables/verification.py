@@ -142,7 +142,7 @@ def checked_footer(store: ObjectStore, file: FileEntry) -> CheckedFooter:
             return CheckedFooter(file, None, f"{file.key} has {footer.num_rows:,} rows, its block says {file.rows:,}")
         if file.sorted_by is None or not footer.num_rows:
             return CheckedFooter(file)
-        keys, firsts = keys_in(footer), [group.first_key for group in index_of(footer)]
+        keys, firsts = keys_in(footer), [group.first for group in index_of(footer)]
         return CheckedFooter(file, keys, order_problem(file, keys, firsts))
     except (ObjectNotFound, DataError):
         return CheckedFooter(file, None, f"{file.key} is gone or has another size than the one that was written")

@@ -38,7 +38,7 @@ from destination_s3_spark.tables.merge.task import (
     sources_of,
 )
 from destination_s3_spark.tables.runs.keys import CdcDeletion, KeySpec, lower, upper
-from destination_s3_spark.tables.runs.sorted_file import RunFile, run_rows, sorted_index
+from destination_s3_spark.tables.runs.sorted_file import RunFile, index_of, run_rows
 from destination_s3_spark.tables.runs.table_format import FileKeys, TableFormat
 from destination_s3_spark.tables.updates.resources import TaskResources
 
@@ -120,15 +120,15 @@ class Table:
         file = RunFile(target, self.form.form.payload, self.form.spec, 0)
         for batch, typed in rows:
             file.write(run_rows(batch, typed, self.form.spec))
-        written = file.close()
+        file.close()
         key = self.name("delta")
         self.store.put(key, target.getvalue())
-        return Run.of(key, len(target.getvalue()), offset, sorted_index(target), upper(key_range(written)))
+        return Run(key, len(target.getvalue()), offset, index_of(pq.ParquetFile(target).metadata))
 
     def object_run(self, file: FileEntry) -> Run:
         body = self.store.get(file.key)
         assert (file.kind, file.bytes, file.upload_id) == (FileKind.DELTA, len(body), None)
-        return Run.of(file.key, file.bytes, 0, sorted_index(io.BytesIO(body)), upper(key_range(file)))
+        return Run(file.key, file.bytes, 0, index_of(pq.ParquetFile(io.BytesIO(body)).metadata))
 
     def plan(self, runs: Sequence[Run], sizes: Sizes = LARGE) -> MergePlan:
         files = [
@@ -138,8 +138,8 @@ class Table:
         return plan_merge(files, runs, [self.tombstone_run(file) for file in self.dead], sizes)
 
     def tombstone_run(self, file: FileEntry) -> Run:
-        index = sorted_index(io.BytesIO(self.store.get(file.key)))
-        return Run.of(file.key, file.upload.size, 0, index, upper(key_range(file)))
+        index = index_of(pq.ParquetFile(io.BytesIO(self.store.get(file.key))).metadata)
+        return Run(file.key, file.upload.size, 0, index)
 
     def tasks(self, plan: MergePlan, budget_bytes: int, files: int = 50) -> list[MergeTask]:
         def keys() -> tuple[FileKeys, ...]:

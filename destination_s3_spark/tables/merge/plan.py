@@ -34,30 +34,13 @@ ROOM_SHARE = 17 / 16
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """A row group of a sorted run, or a part of one: bounds of its keys, number of rows, and size in Arrow memory."""
-
-    first: bytes
-    last: bytes
-    rows: int
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True)
 class Run:
     """A sorted run of rows to merge, or of tombstones. `size` is the object's size, `offset` the arrival of its first row."""
 
     key: str
     size: int
     offset: int
-    groups: tuple[Group, ...]
-
-    @classmethod
-    def of(cls, key: str, size: int, offset: int, index: Sequence[RowGroup], last: bytes) -> Run:
-        """Make a run from the index in its footer and an upper bound of its keys."""
-        ends = [*(group.first_key for group in index[1:]), last]
-        groups = (Group(group.first_key, end, group.rows, group.bytes) for group, end in zip(index, ends, strict=True))
-        return cls(key, size, offset, tuple(groups))
+    groups: tuple[RowGroup, ...]
 
     def divided(self, files: Sequence[SortedTableFile], keys_of: Callable[[int], Sequence[Any]]) -> Run:
         """Return the run with a separate group for each stretch of its keys within one file of the table, or between two files.
@@ -66,7 +49,7 @@ class Run:
         returns the ascending keys of a row group as Arrow scalars.
         """
         bounds = sorted({*(file.first for file in files), *(after(file.last) for file in files)})
-        groups: list[Group] = []
+        groups: list[RowGroup] = []
         for number, group in enumerate(self.groups):
             inside = bounds[bisect_right(bounds, group.first) : bisect_right(bounds, group.last)]
             groups += _stretches(group, keys_of(number), inside) if inside else [group]
@@ -170,13 +153,13 @@ def _planned_ranges(span: _Span, runs: Sequence[Run], tombstones: Sequence[Run],
         yield PlannedRange(low, high, table, parts, dead, rows, size)
 
 
-def _stretches(group: Group, keys: Sequence[Any], bounds: Sequence[bytes]) -> Iterator[Group]:
+def _stretches(group: RowGroup, keys: Sequence[Any], bounds: Sequence[bytes]) -> Iterator[RowGroup]:
     """Cut the group at the bounds and yield the parts that have keys."""
     cuts = [0, *(bisect_left(keys, bound, key=lambda key: key.as_py()) for bound in bounds), len(keys)]
     for start, end in pairwise(cuts):
         if start < end:
             rows = end - start
-            yield Group(keys[start].as_py(), keys[end - 1].as_py(), rows, group.bytes * rows // group.rows)
+            yield RowGroup(keys[start].as_py(), keys[end - 1].as_py(), rows, group.bytes * rows // group.rows)
 
 
 def _united(intervals: Iterable[Interval]) -> list[Interval]:
@@ -255,7 +238,7 @@ def _even(before: Sequence[float], share: float) -> Iterator[int]:
             last = before[point]
 
 
-def _rows_before(points: Sequence[bytes], stretches: Iterable[Group | SortedTableFile]) -> list[float]:
+def _rows_before(points: Sequence[bytes], stretches: Iterable[RowGroup | SortedTableFile]) -> list[float]:
     """Estimate the number of rows before each point, and in total. The rows of a stretch count as evenly distributed over its points."""
     density = [0.0] * (len(points) + 1)
     for stretch in stretches:
@@ -296,5 +279,5 @@ def _parts(runs: Sequence[Run], low: bytes, high: bytes | None) -> Iterator[Part
             yield Part(run, range(start, stop))
 
 
-def _groups(runs: Sequence[Run], low: bytes, high: bytes | None) -> Iterator[Group]:
+def _groups(runs: Sequence[Run], low: bytes, high: bytes | None) -> Iterator[RowGroup]:
     return (part.run.groups[index] for part in _parts(runs, low, high) for index in part.groups)

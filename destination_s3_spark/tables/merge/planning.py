@@ -14,7 +14,7 @@ from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.merge.plan import MergePlan, Run, Sizes, plan_merge
 from destination_s3_spark.tables.merge.replaced_files import SortedTableFile
 from destination_s3_spark.tables.runs.keys import KEY, KeySpec, keys_of, lower, partition_bounds, upper
-from destination_s3_spark.tables.runs.sorted_file import sorted_index
+from destination_s3_spark.tables.runs.sorted_file import index_of
 from destination_s3_spark.tables.updates.inputs import MergeInputs
 
 LOOK_CLOSELY_BELOW = 4
@@ -38,9 +38,9 @@ def plan_of(
 
     def read(file: FileEntry) -> Run:
         with opened(file.key, file.bytes, s3) as source:
-            found = Run.of(file.key, file.bytes, file.offset or 0, sorted_index(source), upper(keys_of(file)))
-            numbers = range(len(found.groups)) if some is None or file.kind is FileKind.TOMBSTONE else some(source)
-            found = replace(found, groups=tuple(found.groups[number] for number in numbers))
+            groups = index_of(pq.ParquetFile(source).metadata)
+            numbers = range(len(groups)) if some is None or file.kind is FileKind.TOMBSTONE else some(source)
+            found = Run(file.key, file.bytes, file.offset or 0, tuple(groups[number] for number in numbers))
             if not closely:
                 return found
             return found.divided(files, lambda place: pq.ParquetFile(source).read_row_group(numbers[place], columns=[KEY])[KEY])

@@ -71,9 +71,13 @@ _OFFSETS = {FileKind.TOMBSTONE: BURIED_OFFSET, FileKind.CURRENT: OPENED_OFFSET, 
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """A row group of a sorted file. Its keys end at the first key of the next one, inclusive. `bytes` is its size in Arrow memory."""
+    """A row group of a sorted file, or a part of one: bounds of its keys, number of rows, and size in Arrow memory.
 
-    first_key: bytes
+    Its keys may go on to the first key of the next one, inclusive.
+    """
+
+    first: bytes
+    last: bytes
     rows: int
     bytes: int
 
@@ -165,11 +169,6 @@ def tombstone_schema(spec: KeySpec) -> pa.Schema:
     return pa.schema([*_controls(spec), pa.field(EXTRACTED_AT, pa.timestamp("ms", tz="UTC"))])
 
 
-def sorted_index(file: SeekableFile) -> tuple[RowGroup, ...]:
-    """Read the row groups of a sorted file, in key order, from its footer. Raises Bug when the file was not written sorted."""
-    return index_of(pq.ParquetFile(file).metadata)
-
-
 def keys_in(metadata: pq.FileMetaData) -> KeyRange:
     """Return the bounds of the keys in a sorted file that has rows, from its footer. Raises Bug when the file was not written sorted."""
     footer = _footer(metadata)
@@ -222,8 +221,7 @@ class SortedFile:
         landed_soft = kind is FileKind.DELTA and DELETIONS.encode() in (self._footer.metadata or {})
         self._hardened = form.marks if landed_soft and form.soft is None else None
         self._cursor_type = self._stored_cursor_type(metadata[CURSOR_FINGERPRINT])
-        last = bytes.fromhex(metadata[LAST_KEY])
-        self._may_be_unfit = bool(self.row_groups) and may_be_unfit(self.row_groups[0].first_key, last, spec)
+        self._may_be_unfit = bool(self.row_groups) and may_be_unfit(self.row_groups[0].first, self.row_groups[-1].last, spec)
         without = (RAW_ID, META) if form.only_keys and not self._may_be_unfit else ()
         self._columns = [name for name in form.schema.names if name not in without]
 
@@ -292,9 +290,7 @@ class SortedFile:
     def _overlapping(self, low: bytes, high: bytes | None) -> Iterator[int]:
         """Yield the numbers of the row groups that may have keys of the range."""
         for number, group in enumerate(self.row_groups):
-            # The rows of a key may continue in the next row group.
-            ends_below = number + 1 < len(self.row_groups) and self.row_groups[number + 1].first_key < low
-            if not ends_below and (high is None or group.first_key < high):
+            if group.last >= low and (high is None or group.first < high):
                 yield number
 
     def _merge_form(self, stored: pa.Table) -> pa.Table:
@@ -342,13 +338,12 @@ def _only_extracted_at(stored: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def index_of(metadata: pq.FileMetaData) -> tuple[RowGroup, ...]:
-    """Return the row groups of a sorted file from its footer. Raises Bug when the file was not written sorted."""
+    """Return the row groups of a sorted file, in key order, from its footer. Raises Bug when the file was not written sorted."""
     footer = _footer(metadata)
+    firsts = [bytes.fromhex(key) for key in json.loads(footer[FIRST_KEYS])]
+    lasts = [*firsts, bytes.fromhex(footer[LAST_KEY])][1:]
     rows = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
-    return tuple(
-        RowGroup(bytes.fromhex(key), count, size)
-        for key, count, size in zip(json.loads(footer[FIRST_KEYS]), rows, json.loads(footer[GROUP_BYTES]), strict=True)
-    )
+    return tuple(RowGroup(*group) for group in zip(firsts, lasts, rows, json.loads(footer[GROUP_BYTES]), strict=True))
 
 
 def _footer(metadata: pq.FileMetaData) -> dict[str, str]:

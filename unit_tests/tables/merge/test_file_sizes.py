@@ -12,9 +12,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
-from destination_s3_spark.tables.merge.plan import Group, MergePlan, Run, Sizes, full_bytes, plan_merge
+from destination_s3_spark.tables.merge.plan import MergePlan, Run, Sizes, full_bytes, plan_merge
 from destination_s3_spark.tables.merge.planning import LOOK_CLOSELY_BELOW
 from destination_s3_spark.tables.merge.replaced_files import SortedTableFile
+from destination_s3_spark.tables.runs.sorted_file import RowGroup
 from destination_s3_spark.tables.updates.merged import FILES_OF_A_TABLE
 
 Keys = npt.NDArray[np.int64]
@@ -80,7 +81,7 @@ def run_of(keys: Keys, files: Sequence[SortedTableFile]) -> Run:
     row_groups = [keys[start : start + 32] for start in range(0, len(keys), 32)]
     ends = [*(group[0] for group in row_groups[1:]), keys[-1]]
     groups = tuple(
-        Group(encoded(group[0]), encoded(end), len(group) * ROWS, int(len(group) * BLOCK * ARROW))
+        RowGroup(encoded(group[0]), encoded(end), len(group) * ROWS, int(len(group) * BLOCK * ARROW))
         for group, end in zip(row_groups, ends, strict=True)
     )
     run = Run("run", len(keys) * BLOCK, 0, groups)

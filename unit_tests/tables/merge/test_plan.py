@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from destination_s3_spark.tables.merge.plan import LEAST_TASK_BYTES, Group, MergePlan, PlannedRange, Run, Sizes, plan_merge
+from destination_s3_spark.tables.merge.plan import LEAST_TASK_BYTES, MergePlan, PlannedRange, Run, Sizes, plan_merge
 from destination_s3_spark.tables.merge.replaced_files import MOST_SMALL_FILES, SortedTableFile
+from destination_s3_spark.tables.runs.sorted_file import RowGroup
 
 TARGET = 1000
 SIZES = Sizes(target_file_bytes=TARGET, budget_bytes=10**9)
@@ -26,7 +27,7 @@ def table_file(first: int, last: int, size: int = TARGET, rows: int = 100) -> So
 
 
 def run_of(*bounds: tuple[int, int], rows: int = 10, size: int = 100, name: str = "run") -> Run:
-    return Run(name, size * len(bounds), 0, tuple(Group(key(first), key(last), rows, size) for first, last in bounds))
+    return Run(name, size * len(bounds), 0, tuple(RowGroup(key(first), key(last), rows, size) for first, last in bounds))
 
 
 def ranges(plan: MergePlan) -> list[tuple[bytes, bytes | None]]:

@@ -25,7 +25,7 @@ from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.merge.scratch_runs import COPIES, SortTask, sort_rows
 from destination_s3_spark.tables.runs.keys import DELETED, KEY, OFFSET, CdcDeletion, KeySpec, encode_key, lower, upper
-from destination_s3_spark.tables.runs.sorted_file import sorted_index
+from destination_s3_spark.tables.runs.sorted_file import index_of
 from destination_s3_spark.tables.stored.conversion import UnfitValues
 from destination_s3_spark.tables.stored.rewrite import Stored
 from destination_s3_spark.tables.updates.resources import TaskResources
@@ -109,7 +109,7 @@ def test_stored_rows_become_sorted_runs_that_know_the_order_of_arrival(
         assert file.keys is not None
         assert (lower(file.keys), upper(file.keys)) == (keys[0], keys[-1])
         assert (file.kind, file.upload_id, file.bytes) == (FileKind.DELTA, None, len(store.get(file.key)))
-        assert sorted_index(io.BytesIO(store.get(file.key)))[0].first_key == keys[0]
+        assert index_of(pq.ParquetFile(io.BytesIO(store.get(file.key))).metadata)[0].first == keys[0]
         first += file.rows
     if payload == RAW_SCHEMA:
         assert all('"more": 1.0' in text for text in runs[0]["_airbyte_data"].to_pylist())

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.errors import Bug
+from destination_s3_spark.formats.file_format import SeekableFile
 from destination_s3_spark.formats.file_statistics import WrittenFile
 from destination_s3_spark.formats.parquet import ParquetFile, ParquetOptions
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Decimal, Field, Scalar
@@ -38,11 +39,12 @@ from destination_s3_spark.tables.runs.keys import (
 )
 from destination_s3_spark.tables.runs.sorted_file import (
     RUN_OPTIONS,
+    RowGroup,
     RunFile,
     SortedFile,
     SortedFileWriter,
+    index_of,
     run_rows,
-    sorted_index,
     tombstone_schema,
 )
 from destination_s3_spark.tables.runs.winners import BURIED_OFFSET, EXTRACTED_AT, STORED_OFFSET, winners
@@ -103,6 +105,10 @@ def test_a_run_of_raw_rows_has_the_control_columns_of_the_typed_ones() -> None:
     assert found[CURSOR].cast(pa.int64()).to_pylist() == [None, 9]
 
 
+def row_groups(file: SeekableFile) -> tuple[RowGroup, ...]:
+    return index_of(pq.ParquetFile(file).metadata)
+
+
 def test_row_groups_are_small_whatever_the_rows_and_the_footer_has_their_first_keys() -> None:
     chosen = random.Random(2)
     keys = list(range(3000))
@@ -110,17 +116,17 @@ def test_row_groups_are_small_whatever_the_rows_and_the_footer_has_their_first_k
     # Every tenth row takes far more than the others.
     rows = typed([{"id": key, "text": "x" * (10_000 if key % 10 == 0 else 1000)} for key in keys])
     sink = run_of(rows.slice(0, 1000), rows.slice(1000))
-    groups = sorted_index(sink)
+    groups = row_groups(sink)
     file = pq.ParquetFile(sink)
     assert len(groups) == file.metadata.num_row_groups > 2
     for number, group in enumerate(groups):
         stored = file.read_row_group(number)
-        assert (group.first_key, group.rows) == (stored[KEY][0].as_py(), len(stored))
+        assert (group.first, group.rows) == (stored[KEY][0].as_py(), len(stored))
         assert group.bytes == pytest.approx(stored.nbytes, rel=0.05)
         assert group.bytes <= 2 * RUN_OPTIONS.row_group_bytes
     assert pq.read_table(sink)["id"].to_pylist() == list(range(3000))
     footer = file.metadata.metadata
-    assert json.loads(footer[b"airbyte.first_keys"]) == [group.first_key.hex() for group in groups]
+    assert json.loads(footer[b"airbyte.first_keys"]) == [group.first.hex() for group in groups]
     assert (footer[b"airbyte.key"], footer[b"airbyte.cursor"]) == (SPEC.fingerprint.encode(), SPEC.cursor_fingerprint.encode())
 
 
@@ -149,7 +155,7 @@ def test_only_row_groups_of_the_range_are_fetched_and_those_side_by_side_at_once
     data = sorted_file(rows, piece=10).getvalue()
     group = len(data) // 40
     file = Watched(data)
-    sorted_index(file)
+    row_groups(file)
     assert sum(file.reads) < 2 * group
     source = SortedFile(file, FileKind.FINAL, form())
     file.reads.clear()
@@ -303,7 +309,7 @@ def test_a_file_that_was_not_written_sorted_is_not_read() -> None:
     file.write(typed([{"id": 1}]))
     file.close()
     with pytest.raises(Bug, match="sorted"):
-        sorted_index(sink)
+        row_groups(sink)
 
 
 def test_rows_that_come_out_of_order_are_not_written() -> None:
@@ -333,7 +339,7 @@ def test_a_run_without_rows_is_a_file_without_keys() -> None:
     sink = io.BytesIO()
     run = RunFile(sink, TYPED, SPEC, 0)
     assert run.close() == WrittenFile(rows=0, keys=None)
-    assert sorted_index(sink) == ()
+    assert row_groups(sink) == ()
     assert len(read(sink, FileKind.DELTA)) == 0
 
 
