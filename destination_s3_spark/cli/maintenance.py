@@ -32,7 +32,7 @@ from destination_s3_spark.tables.factory import TableFactory, table_factory
 from destination_s3_spark.tables.found import FoundTable, FoundTables
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.publishers.publication import Publisher
-from destination_s3_spark.tables.stored.row_digests import DigestedFiles, DigestTask, compared, digested_files, row_digests
+from destination_s3_spark.tables.stored.row_digests import DigestedFiles, digested_files, digests_counted, row_digests
 from destination_s3_spark.tables.stream_table import StreamTable
 from destination_s3_spark.tables.updates import held_back
 from destination_s3_spark.tables.updates.choice import compaction_of, may_be_compacted, merge_of, rebuild_of, update_of
@@ -214,17 +214,19 @@ def _rebuild(tools: Workshop, closed: StreamTable) -> int:
     if found is None or made is None or not found.comparable_with(made):
         sys.stdout.write("  the rows were not compared, because not all are in Parquet files, or only some are text\n")
         return 1 if rows != rows_before else 0
-    result = compared(before, after)
+    earlier, later = digests_counted(before), digests_counted(after)
+    gone, new = (earlier - later).total(), (later - earlier).total()
     if before or after:
-        sys.stdout.write(f"  {result.equal:,} rows are as before, {result.gone:,} are gone, {result.new:,} are new\n")
+        sys.stdout.write(f"  {(earlier & later).total():,} rows are as before, {gone:,} are gone, {new:,} are new\n")
     if unread := before.count(None):
         sys.stdout.write(f"  {counted(unread, 'file')} of the table could not be read before, so the rows of it are new\n")
-    return 1 if result.gone or result.new or rows != rows_before else 0
+    return 1 if gone or new or rows != rows_before else 0
 
 
 def _digests(tools: Workshop, found: DigestedFiles | None) -> list[bytes | None]:
-    tasks = [DigestTask(file, tools.resources.task.s3) for file in (() if found is None else found.files)]
-    return [digest for group in tools.engine.run(row_digests, [[task] for task in tasks]) for digest in group]
+    files = () if found is None else found.files
+    digested = tools.engine.run(partial(row_digests, s3=tools.resources.task.s3), [[file] for file in files])
+    return [digest for group in digested for digest in group]
 
 
 def optimize(config_path: str, name: str | None, namespace: str | None) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgspec
@@ -25,14 +24,6 @@ from destination_s3_spark.tables.runs.keys import CURSOR, KEY
 
 DIGEST_BYTES = 16
 DIGESTED_AT_ONCE = 16_384
-
-
-@dataclass(frozen=True, slots=True)
-class DigestTask:
-    """A Parquet file with rows to digest."""
-
-    file: FileEntry
-    s3: S3Settings
 
 
 class DigestedFiles(NamedTuple):
@@ -59,26 +50,22 @@ def digested_files(live: LiveFiles) -> DigestedFiles | None:
     return DigestedFiles(tuple(files), frozenset(typed))
 
 
-def row_digests(task: DigestTask) -> bytes | None:
-    """Return the concatenated digests of the file's rows, or None if it is gone or damaged. Raises ConfigError and TransientError.
+def row_digests(file: FileEntry, s3: S3Settings) -> bytes | None:
+    """Return the concatenated digests of a Parquet file's rows, or None if it is gone or damaged. Raises ConfigError and TransientError.
 
     An absent column counts as null, so rows of two schemas can be equal.
     """
+    digests = bytearray()
     try:
-        return _digests(task)
+        with RangedFile(s3, file.key, file.bytes) as source:
+            for batch in pq.ParquetFile(source).iter_batches(DIGESTED_AT_ONCE):
+                rows = batch.drop_columns([name for name in (KEY, CURSOR) if name in batch.schema.names])
+                rows = rows.cast(with_unit(rows.schema, ExtractedAtEncoding.MICROS))
+                for row in rows.cast(pa.schema([mapped(field, _as_number) for field in rows.schema])).to_pylist():
+                    present = {name: value for name, value in row.items() if value is not None}
+                    digests += xxh3_128_digest(msgspec.json.encode(present, order="sorted"))
     except (ObjectNotFound, DataError, pa.ArrowException, OSError):
         return None
-
-
-def _digests(task: DigestTask) -> bytes:
-    digests = bytearray()
-    with RangedFile(task.s3, task.file.key, task.file.bytes) as source:
-        for batch in pq.ParquetFile(source).iter_batches(DIGESTED_AT_ONCE):
-            rows = batch.drop_columns([name for name in (KEY, CURSOR) if name in batch.schema.names])
-            rows = rows.cast(with_unit(rows.schema, ExtractedAtEncoding.MICROS))
-            for row in rows.cast(pa.schema([mapped(field, _as_number) for field in rows.schema])).to_pylist():
-                present = {name: value for name, value in row.items() if value is not None}
-                digests += xxh3_128_digest(msgspec.json.encode(present, order="sorted"))
     return bytes(digests)
 
 
@@ -89,21 +76,7 @@ def _as_number(kind: pa.DataType) -> pa.DataType:
     return pa.int32() if kind.bit_width == 32 else pa.int64()
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """Numbers of rows in both states of a table, only in the earlier state, and only in the later state."""
-
-    equal: int
-    gone: int
-    new: int
-
-
-def compared(before: Iterable[bytes | None], after: Iterable[bytes | None]) -> Comparison:
-    """Compare the digests of two states, each given per file. A file without digests has no row that is known."""
-    earlier, later = _counted(before), _counted(after)
-    return Comparison((earlier & later).total(), (earlier - later).total(), (later - earlier).total())
-
-
-def _counted(files: Iterable[bytes | None]) -> Counter[bytes]:
+def digests_counted(files: Iterable[bytes | None]) -> Counter[bytes]:
+    """Count the rows of a state with each digest, given the digests per file. A file without digests has no row that is known."""
     known = [file for file in files if file is not None]
     return Counter(file[start : start + DIGEST_BYTES] for file in known for start in range(0, len(file), DIGEST_BYTES))
