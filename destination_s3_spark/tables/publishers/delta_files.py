@@ -23,7 +23,7 @@ from destination_s3_spark.schema.airbyte_type import Scalar
 from destination_s3_spark.schema.partitioning import NULL_PARTITION, Partitioning, Transform
 from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore
 from destination_s3_spark.tables.publishers.publication import NotPublished
-from destination_s3_spark.tables.runs.footers import StoredFile, read_footer, statistics_of
+from destination_s3_spark.tables.runs.footers import read_footer, statistics_of
 
 FOOTERS_AT_ONCE = 16
 
@@ -85,7 +85,7 @@ def add_actions(
     with ThreadPoolExecutor(FOOTERS_AT_ONCE, "footers") as pool:
         footers = dict(zip(unknown, pool.map(partial(_read, store, columns), unknown.values()), strict=True))
     return {
-        path: _add(path, partition_values(partitioning, file), footers.get(path) or _known(file), columns, time)
+        path: _add(path, partition_values(partitioning, file), footers.get(path, file), columns, time)
         for path, file in sorted(files.items())
     }
 
@@ -105,22 +105,19 @@ def with_columns(adds: Iterable[Add], columns: pa.Schema) -> dict[str, Add]:
     return widened
 
 
-def _known(file: FileEntry) -> StoredFile:
-    return StoredFile(file.rows, file.bytes, file.statistics or UNBOUNDED)
-
-
-def _read(store: ObjectStore, columns: pa.Schema, file: FileEntry) -> StoredFile:
+def _read(store: ObjectStore, columns: pa.Schema, file: FileEntry) -> FileEntry:
+    """Return the file with the statistics in its footer."""
     if file.kind is FileKind.ADOPTED:
         return _read_adopted(store, columns, file)
     try:
         found = statistics_of(store, file)
     except (ObjectNotFound, pa.ArrowException, OSError):
-        return _known(file)  # nothing is lost but the statistics
+        return file  # nothing is lost but the statistics
     # Blocks do not say which columns of this file are unbounded if none were gathered, so `configuration` cannot count on them.
-    return found._replace(statistics=UNBOUNDED) if file.unbounded is None and unbounded_columns([found.statistics]) else found
+    return file if file.unbounded is None and unbounded_columns([found]) else structs.replace(file, statistics=found)
 
 
-def _read_adopted(store: ObjectStore, columns: pa.Schema, file: FileEntry) -> StoredFile:
+def _read_adopted(store: ObjectStore, columns: pa.Schema, file: FileEntry) -> FileEntry:
     """Read a file of destination-s3. Its size is not in a block, and nothing has ensured its types."""
     try:
         info = store.head(file.key)
@@ -139,7 +136,8 @@ def _read_adopted(store: ObjectStore, columns: pa.Schema, file: FileEntry) -> St
                 "connector wrote, and no reader takes both. Refresh the stream."
             )
     statistics = footer_statistics(footer)
-    return StoredFile(footer.num_rows, info.size, UNBOUNDED if unbounded_columns([statistics]) else statistics)
+    known = UNBOUNDED if unbounded_columns([statistics]) else statistics
+    return structs.replace(file, rows=footer.num_rows, bytes=info.size, statistics=known)
 
 
 def _alike(one: pa.DataType, other: pa.DataType) -> bool:
@@ -152,8 +150,8 @@ def _alike(one: pa.DataType, other: pa.DataType) -> bool:
     return _alike(one.value_type, other.value_type) if pa.types.is_list(one) else True
 
 
-def _add(path: str, values: dict[str, str | None], file: StoredFile, columns: pa.Schema, time: int) -> Add:
-    return Add(path, values, file.bytes, time, True, _text(file.rows, completed(file.statistics, columns, file.rows)))
+def _add(path: str, values: dict[str, str | None], file: FileEntry, columns: pa.Schema, time: int) -> Add:
+    return Add(path, values, file.bytes, time, True, _text(file.rows, completed(file.statistics or UNBOUNDED, columns, file.rows)))
 
 
 def _text(rows: int, statistics: FileStatistics) -> str:

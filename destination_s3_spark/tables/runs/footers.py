@@ -6,7 +6,6 @@ Blocks do not have the last two, because they are values of records. The session
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,12 +21,6 @@ from destination_s3_spark.storage.ranged import RangedFile
 from destination_s3_spark.tables.runs.sorted_file import keys_in
 
 
-class StoredFile(NamedTuple):
-    rows: int
-    bytes: int
-    statistics: FileStatistics
-
-
 def read_footer(store: ObjectStore, file: FileEntry) -> pq.FileMetaData:
     """Read the footer of a Parquet file, usually by one GET.
 
@@ -37,10 +30,9 @@ def read_footer(store: ObjectStore, file: FileEntry) -> pq.FileMetaData:
         return pq.ParquetFile(source).metadata
 
 
-def statistics_of(store: ObjectStore, file: FileEntry) -> StoredFile:
-    """Return what the footer of a file says. Raises as `read_footer`."""
-    footer = read_footer(store, file)
-    return StoredFile(footer.num_rows, file.bytes, footer_statistics(footer))
+def statistics_of(store: ObjectStore, file: FileEntry) -> FileStatistics:
+    """Return the statistics in the footer of a file. Raises as `read_footer`."""
+    return footer_statistics(read_footer(store, file))
 
 
 def with_keys(files: Iterable[FileEntry], store: ObjectStore, map_files: MapCalls = map) -> list[FileEntry]:
@@ -61,7 +53,7 @@ def with_statistics(files: Iterable[FileEntry], store: ObjectStore, map_files: M
         if file.statistics is not None or file.unbounded is None:
             return file
         try:
-            return replace(file, statistics=statistics_of(store, file).statistics)
+            return replace(file, statistics=statistics_of(store, file))
         except (ObjectNotFound, pa.ArrowException, OSError):
             return file  # nothing is lost but the statistics
 
