@@ -177,14 +177,6 @@ class LineBlock(NamedTuple):
     end: int
 
 
-class Share(NamedTuple):
-    """The part of a typed block up to a boundary, or up to the block's end: number of records and sum of hashes."""
-
-    end: int
-    records: int
-    multiset: int
-
-
 def blocks(piece: Slice, columns: int) -> Iterator[LineBlock]:
     """Yield the slice's lines in blocks of about TYPED_BYTES for a table of so many columns.
 
@@ -211,8 +203,8 @@ def _parts(lines: bytes, most_lines: int) -> Iterator[bytes]:
         start = end
 
 
-def shares(block: LineBlock, typed: TypedBlock, boundaries: tuple[int, ...], kept: Flags | None = None) -> Iterator[Share]:
-    """Yield the shares of a block: one per boundary (ascending) inside it, and one up to its end if no boundary is there.
+def shares(block: LineBlock, typed: TypedBlock, boundaries: tuple[int, ...], kept: Flags | None = None) -> Iterator[Segment]:
+    """Yield the shares of a block in segments: one per boundary (ascending) inside it, and one up to its end if no boundary is there.
 
     `kept`: flags of the lines whose records land, which `typed` has. None if all do.
     """
@@ -223,9 +215,9 @@ def shares(block: LineBlock, typed: TypedBlock, boundaries: tuple[int, ...], kep
         lines = block.lines.count(b"\n", at, boundary - block.start)
         found = lines if kept is None else int(kept[line : line + lines].sum())
         hashes = sum(map(xxh3_128_intdigest, texts[records : records + found]))
-        yield Share(boundary, found, hashes)
+        yield Segment(boundary, found, hashes)
         records, multiset, at, line = records + found, multiset + hashes, boundary - block.start, line + lines
-    yield Share(block.end, typed.records - records, (typed.multiset - multiset) % 2**128)
+    yield Segment(block.end, typed.records - records, (typed.multiset - multiset) % 2**128)
 
 
 def leaves(of: pa.DataType | pa.Schema) -> int:
