@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.exact_json.values import object_text, split_object
-from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
 from destination_s3_spark.tables.capture.events import EventValues, History, has_placeholder, may_have_placeholder, provided
 from destination_s3_spark.tables.columns.row_plan import typed_plan
@@ -50,14 +49,12 @@ class CompletedRows:
 class RowCompletion:
     """How the rows of a table are completed. Picklable."""
 
-    key: tuple[str, ...]
-    """The key columns, which no record leaves out."""
     columns: tuple[str, ...]
     """The table's columns."""
     plan: RowPlan | None
     """The plan that types text rows. None if rows are typed already."""
     sources: tuple[tuple[str, str], ...]
-    """The name of each data column and its JSON key."""
+    """The name of each data column and its JSON key. Those of the key are not among them, because no record leaves them out."""
     net: bool
     """Whether only the newest record of a key counts."""
 
@@ -101,7 +98,7 @@ class RowCompletion:
             stored = typed_rows(stored.filter(pa.array(has_text)), self.plan)
         found = {}
         for name, _ in self.sources:
-            if name in stored.column_names and name not in self.key and has_placeholder(stored[name]):
+            if name in stored.column_names and has_placeholder(stored[name]):
                 found[name] = provided(EventValues(history, stored, at, {}).column(name), history)
         return EventValues(history, stored, at, found)
 
@@ -134,21 +131,13 @@ def completion_of(table: OpenTable, spec: KeySpec, *, logged: bool) -> RowComple
 
     Only the newest record counts then, unless records have a position in the source's log.
     """
-    columns = table.schema.fields
+    columns, key = table.schema.fields, {field.source for field in spec.key}
     return RowCompletion(
-        key=tuple(field.name for field in spec.key),
         columns=tuple(column.name for column in columns),
         plan=typed_plan(table.stream, table.schema) if table.layout.of_text else None,
-        sources=tuple((column.name, column.source) for column in data_columns(table, spec)),
+        sources=tuple((one.name, one.source) for one in columns if one.source not in key and not one.source.startswith(CDC_FIELDS)),
         net=logged and not any(column.source.startswith(CDC_FIELDS) for column in columns),
     )
-
-
-def data_columns(table: OpenTable, spec: KeySpec) -> list[Field]:
-    """List the columns of data, in the table's order: all but those that tell a record's position in the source's log."""
-    columns, key = table.schema.fields, {field.source for field in spec.key}
-    of_data = [column for column in columns if column.source in key or not column.source.startswith(CDC_FIELDS)]
-    return [Field(column.source, column.name, column.type) for column in of_data]
 
 
 def typed_rows(rows: pa.Table, plan: RowPlan) -> pa.Table:

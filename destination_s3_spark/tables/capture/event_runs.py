@@ -169,19 +169,16 @@ def _read_ahead(
 
 
 def _fetch(run: EventRun, span: tuple[int, int], s3: S3Settings) -> _Fetched:
+    """Read the pieces of a run for a span. A local file is memory-mapped, without a copy."""
     pieces = run.within(*span)
-    return _Fetched(run, pieces, _range(run, int(run.starts[pieces.start]), int(run.starts[pieces.stop]), s3))
-
-
-def _range(run: EventRun, start: int, end: int, s3: S3Settings) -> pa.Buffer:
-    """Read the bytes from `start` to `end` (exclusive). A local file is memory-mapped, without a copy."""
+    start, end = int(run.starts[pieces.start]), int(run.starts[pieces.stop])
     if isinstance(run.place, str):
         with present(run.place, s3):
-            return pa.py_buffer(S3Store(s3).get_range(run.place, start, end, run.size))
+            return _Fetched(run, pieces, pa.py_buffer(S3Store(s3).get_range(run.place, start, end, run.size)))
     try:
         with pa.memory_map(str(run.place)) as file:
             file.seek(start)
-            return file.read_buffer(end - start)
+            return _Fetched(run, pieces, file.read_buffer(end - start))
     except OSError as error:
         raise disk_error(run.place.parent, error) from error
 

@@ -20,7 +20,7 @@ from destination_s3_spark.errors import Bug
 from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.arrow import arrow_field
 from destination_s3_spark.storage.staging import StagedFileSink
-from destination_s3_spark.tables.capture.completion import completion_of, data_columns
+from destination_s3_spark.tables.capture.completion import completion_of
 from destination_s3_spark.tables.capture.event_runs import EventRun, read_events
 from destination_s3_spark.tables.capture.events import Images, cursor_members
 from destination_s3_spark.tables.capture.output import SPANS, WRITE_BYTES, ChangeOutput, Counts, LoggedRange, LogTask, Span
@@ -43,14 +43,11 @@ COMPRESSION = 2
 class LogGroup:
     """The staged files that a merge adds to the change log."""
 
-    files: tuple[FileEntry, ...]
-    count: OperationCount | None
+    files: tuple[FileEntry, ...] = ()
+    count: OperationCount | None = None
     """The count of events up to the end of the group. None without a change log."""
-    scratch: tuple[str, ...]
+    scratch: tuple[str, ...] = ()
     """The keys of scratch objects to delete after the commit."""
-
-
-NO_LOG = LogGroup((), None, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,15 +166,15 @@ class MergeLog:
         files = sorted((file for logged in (*ranges, *more) for file in logged.files), key=lambda file: file.key)
         rows = OperationCount(insert_count=sum(logged.rows for logged in (*ranges, *more)))
         if self.kind is LogKind.SNAPSHOT:
-            return LogGroup(tuple(files) or (self._empty_snapshot(),), rows, ())
-        return LogGroup(tuple(files), (self._before or OperationCount()) + rows, ())
+            return LogGroup(tuple(files) or (self._empty_snapshot(),), rows)
+        return LogGroup(tuple(files), (self._before or OperationCount()) + rows)
 
     def _changes(self, ranges: Sequence[LoggedRange], before: OperationCount) -> Steps[LogGroup]:
         """Sort the events by position and render them to files."""
         runs = [run for logged in ranges for run in logged.runs]
         counts = sum((logged.counts for logged in ranges), np.zeros((SPANS, 3), np.int64))
         if not runs:
-            return LogGroup((), before, ())
+            return LogGroup(count=before)
         size = sum(int(run.bytes.sum()) for run in runs) // COMPRESSION
         parts = file_count(size, self._table.rules.target_file_bytes, self._resources.cores, self._resources.least_log_bytes)
         tasks, expected = [], []
@@ -255,7 +252,8 @@ def snapshot_file(task: SnapshotTask) -> LoggedRange:
 
 def _images(table: OpenTable, spec: KeySpec, options: ChangeLogOptions, *, infers: bool) -> Images:
     columns = [Field(column.source, column.name, column.type) for column in table.schema.fields]
-    data = tuple(map(arrow_field, data_columns(table, spec)))
+    key = {field.source for field in spec.key}
+    data = tuple(arrow_field(column) for column in columns if column.source in key or not column.source.startswith(CDC_FIELDS))
     cursor = tuple((column.source, arrow_field(column)) for column in columns if column.source.startswith(CDC_FIELDS))
     log_columns = LogColumns(table.stream.id, data, tuple(field.name for field in spec.key), tuple(cursor_members(cursor, infers=infers)))
     return Images(log_columns, options, cursor, infers)

@@ -16,14 +16,21 @@ import msgspec
 from destination_s3_spark.chain.files import HISTORY_KINDS, FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.errors import Bug, DataError
-from destination_s3_spark.tables.capture.group import NO_LOG, LogGroup, MergeLog
+from destination_s3_spark.tables.capture.group import LogGroup, MergeLog
 from destination_s3_spark.tables.columns.row_plan import file_columns
 from destination_s3_spark.tables.commit.batch import CommitResult
 from destination_s3_spark.tables.commit.generation import NOTHING
 from destination_s3_spark.tables.history.group import HistoryGroup, HistoryMerge
 from destination_s3_spark.tables.merge.plan import MergePlan, PlannedRange, Sizes, file_count, full_bytes
 from destination_s3_spark.tables.merge.planning import plan_of
-from destination_s3_spark.tables.merge.refresh import ComparedFiles, compared_files, refresh_of, sources_within, waiting_files, waiting_runs
+from destination_s3_spark.tables.merge.refresh import (
+    ComparedFiles,
+    arrived_before,
+    compared_files,
+    refresh_of,
+    sources_within,
+    waiting_files,
+)
 from destination_s3_spark.tables.merge.scratch_runs import SortTask, combined, sort_rows
 from destination_s3_spark.tables.merge.task import CompactTask, MergedRange, MergeTask, compact_tombstones, merge_range, sources_of
 from destination_s3_spark.tables.open_table import OpenTable
@@ -100,8 +107,7 @@ class Merge:
         waiting = waiting_files(self.table, self.live, self.form) if between else []
         self._log = self._log_part(waiting)
         runs = yield from self._runs(every_version=self._log is not None or history is not None)
-        waited, scratch = yield from waiting_runs(self.table, waiting, self.form, self.table.scratch_prefix, self.resources.task)
-        self._scratch += scratch
+        waited = arrived_before((yield from self._combined(self.table.with_keys(waiting), every_version=True)))
         sizes = Sizes(self.form.target_file_bytes, self.resources.task.budget_bytes, self.form.is_plain)
         plan = plan_of(self.inputs, runs, self.form.spec, sizes, self.resources.task.s3, self.table.writer.map_files)
         tasks = list(self._tasks(plan, waited))
@@ -132,8 +138,8 @@ class Merge:
         sorted_first = [file for file, _ in self.inputs.unsorted]
         if self._compared is not None and self._compared.logs:
             return MergeLog(self.table, options, records, (*sorted_first, *waiting, *self._compared.rows), self.resources, begins=False)
-        rewrites = any(file.kind is not FileKind.DELTA for file in sorted_first)
-        return MergeLog(self.table, options, records, None, self.resources, begins=rewrites or self.live.pending is not None)
+        begins = self.live.pending is not None or any(file.kind is not FileKind.DELTA for file in sorted_first)
+        return MergeLog(self.table, options, records, None, self.resources, begins=begins)
 
     def _history_part(self) -> HistoryMerge | None:
         """Make the history's part of the merge, or return None if the table has no history. Say so if it had one."""
@@ -165,7 +171,10 @@ class Merge:
                 earlier = of_table if file.kind in (FileKind.FINAL, FileKind.STATE) else 0
                 found += (msgspec.structs.replace(run, offset=earlier + (file.offset or 0)) for run in runs)
                 self._scratch += (run.key for run in runs)
-        few = yield from combined(found, self.form.form, self.table.scratch_prefix, self.resources.task, every_version=every_version)
+        return (yield from self._combined(found, every_version=every_version))
+
+    def _combined(self, runs: Sequence[FileEntry], *, every_version: bool) -> Steps[Sequence[FileEntry]]:
+        few = yield from combined(runs, self.form.form, self.table.scratch_prefix, self.resources.task, every_version=every_version)
         self._scratch += few.scratch
         return few.runs
 
@@ -258,7 +267,7 @@ class Merge:
 
     def _logged(self, plan: MergePlan, ranges: Sequence[MergedRange]) -> Steps[LogGroup]:
         if self._log is None:
-            return NO_LOG
+            return LogGroup()
         replaced = {file.key for file in plan.replaced}
         kept = [rows if self.form.has_state else final for rows, final in self.inputs.table if rows.key not in replaced]
         logged = yield from self._log.group([done.logged for done in ranges if done.logged is not None], kept, self.form)
