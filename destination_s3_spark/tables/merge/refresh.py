@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.errors import Bug
-from destination_s3_spark.tables.merge.scratch_runs import combined
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.runs.keys import keys_of, lower, upper
 from destination_s3_spark.tables.runs.merged_rows import RowSource
@@ -18,8 +17,6 @@ from destination_s3_spark.tables.runs.refreshed import Notice, Refresh, micros
 from destination_s3_spark.tables.runs.table_format import TableFormat
 from destination_s3_spark.tables.runs.winners import WAITED
 from destination_s3_spark.tables.updates.inputs import fits, replaced_rows
-from destination_s3_spark.tables.updates.resources import TaskResources
-from destination_s3_spark.tables.updates.steps import Steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +67,6 @@ def waiting_files(table: OpenTable, live: LiveFiles, form: TableFormat) -> list[
     shown = [file for file in live.settled(FileKind.DELTA) if file.key not in kept]
     given_up = [file for file in live.dropped if file.kind is FileKind.DELTA]
     return [file for file in (*shown, *given_up) if fits(table, form, file)]
-
-
-def waiting_runs(
-    table: OpenTable, waiting: Sequence[FileEntry], form: TableFormat, next_scratch: Callable[[], str], resources: TaskResources
-) -> Steps[tuple[tuple[FileEntry, ...], tuple[str, ...]]]:
-    """Return the runs that a generation replaces, as `arrived_before`, and the scratch objects among them."""
-    if not waiting:
-        return (), ()
-    few = yield from combined(table.with_keys(waiting), form.form, next_scratch, resources, every_version=True)
-    return arrived_before(few.runs), few.scratch
 
 
 def arrived_before(runs: Sequence[FileEntry]) -> tuple[FileEntry, ...]:

@@ -132,14 +132,15 @@ def merge_inputs(table: OpenTable, live: LiveFiles, form: TableFormat, s3: S3Set
             raise
         return raw_inputs(table, live, form, s3)
     tombstones, old_tombstones = _tombstones(table, () if pending else live.of(FileKind.TOMBSTONE), form)
-    inputs = MergeInputs(
-        table=tuple(kept),
-        runs=tuple(file for file in deltas if fits(table, form, file)),
-        tombstones=tombstones,
+    runs = [file for file in deltas if fits(table, form, file)]
+    known = {file.key: file for file in table.with_keys([*(rows for rows, _ in kept), *runs, *tombstones])}
+    return MergeInputs(
+        table=tuple((known[rows.key], known.get(final.key, final)) for rows, final in kept),
+        runs=tuple(known[file.key] for file in runs),
+        tombstones=tuple(known[file.key] for file in tombstones),
         unsorted=tuple(zip(to_sort, sources, strict=True)),
         consumed=(*deltas, *{file.key: file for pair in others for file in pair}.values(), *old_tombstones),
     )
-    return _with_keys(table, inputs)
 
 
 def _kept_to_sort(table: OpenTable, live: LiveFiles) -> Kept:
@@ -147,21 +148,6 @@ def _kept_to_sort(table: OpenTable, live: LiveFiles) -> Kept:
     kept = table.kept
     landed = [file for file in kept.files if file.kind is not FileKind.DELTA]
     return replace(kept, files=kept.raw) if only_in_raw(table, live, landed) and total_rows(kept.raw) == kept.rows else kept
-
-
-def _with_keys(table: OpenTable, inputs: MergeInputs) -> MergeInputs:
-    """Return the inputs with the bounds of their keys. Reads the footers of files that neither the session nor the hint knows."""
-    sorted_files = [*(rows for rows, _ in inputs.table), *inputs.runs, *inputs.tombstones]
-    found = table.with_keys(sorted_files)
-    if found == sorted_files:
-        return inputs
-    known = {file.key: file for file in found}
-    return replace(
-        inputs,
-        table=tuple((known[rows.key], known.get(final.key, final)) for rows, final in inputs.table),
-        runs=tuple(known[file.key] for file in inputs.runs),
-        tombstones=tuple(known[file.key] for file in inputs.tombstones),
-    )
 
 
 def raw_inputs(table: OpenTable, live: LiveFiles, form: TableFormat, s3: S3Settings) -> MergeInputs:
