@@ -255,8 +255,7 @@ class MergeOnRead:
         form = self.form.form
         if self.of_text:
             return form
-        marks = form.marks.needs if form.marks is not None and self.completion is not None else ()
-        return form.narrowed({*names, *marks, *(field.name for field in (*META_FIELDS, *self.spec.fields))})
+        return form.narrowed({*names, *(field.name for field in (*META_FIELDS, *self.spec.fields))})
 
 
 def _in_columns(rows: pa.Table, wanted: pa.Schema) -> pa.Table:

@@ -24,7 +24,7 @@ from destination_s3_spark.tables.runs.refreshed import ComparedRows, RefreshComp
 from destination_s3_spark.tables.runs.soft_deletions import DATA, Resolution, edited, replaced, with_tombstones
 from destination_s3_spark.tables.runs.sorted_file import MergeForm
 from destination_s3_spark.tables.runs.winners import Ranking, ranking
-from destination_s3_spark.tables.stored.conversion import retyped_rows
+from destination_s3_spark.tables.stored.conversion import typed_rows
 
 NOT_PROVIDED = {"change": "NULLED", "reason": "SOURCE_RETRIEVAL_ERROR"}
 """The entry in `_airbyte_meta.changes` for a value that no row of the key had."""
@@ -138,11 +138,6 @@ def completion_of(table: OpenTable, spec: KeySpec, *, logged: bool) -> RowComple
         sources=tuple((one.name, one.source) for one in columns if one.source not in key and not one.source.startswith(CDC_FIELDS)),
         net=logged and not any(column.source.startswith(CDC_FIELDS) for column in columns),
     )
-
-
-def typed_rows(rows: pa.Table, plan: RowPlan) -> pa.Table:
-    batches = rows.select(RAW_SCHEMA.names).cast(RAW_SCHEMA).to_batches()
-    return pa.Table.from_batches([typed for _, typed in retyped_rows(batches, plan)], plan.table_schema)
 
 
 def _with_members(record: str, members: Mapping[str, str | None]) -> str:

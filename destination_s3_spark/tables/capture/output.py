@@ -16,13 +16,14 @@ from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.change_log.manifest import LogKind
 from destination_s3_spark.change_log.options import open_snapshot
 from destination_s3_spark.storage.staging import StagedFileSink
-from destination_s3_spark.tables.capture.completion import RowCompletion, typed_rows
+from destination_s3_spark.tables.capture.completion import RowCompletion
 from destination_s3_spark.tables.capture.event_runs import RUNS_SHARE, EventRun, piece_bytes, write_run
 from destination_s3_spark.tables.capture.events import OPERATIONS, POSITION, Events, EventValues, Images
 from destination_s3_spark.tables.runs.keys import DELETED
 from destination_s3_spark.tables.runs.refreshed import RefreshComparison
 from destination_s3_spark.tables.runs.sorted_file import MergeForm
 from destination_s3_spark.tables.staged.staged_file import FileSeries, StagedFile
+from destination_s3_spark.tables.stored.conversion import typed_rows
 from destination_s3_spark.tables.updates.resources import TaskResources
 
 SPANS = 1024

@@ -106,7 +106,7 @@ def merged(rows: pa.Table, ordered: RankedRows, offsets: Indices, notice: Notice
     stays = ended & ordered.last & ~ordered.gone
     past |= ended & ~stays
     bound = np.where(valid.found | ~has_row, valid.since, np.maximum(table_time, valid.since))
-    late = _late(ordered, _unless_repeated(past, ordered, valid, same), bound[group], ~valid.found[group])
+    late = _late(past, ordered, valid, bound[group], ~valid.found[group], same)
     since = valid.since[group]
     begun = np.where(stays, np.where(has_row[group], since, np.maximum(notice.at, since)), time)
     chosen = RankedRows(at, group, begun, ordered.gone, ordered.opened)
@@ -132,7 +132,7 @@ def compared(rows: pa.Table, ordered: RankedRows, offsets: Indices, notice: Noti
     past = came & ~stays & (is_past | behind | _before(buried, group, groups))
     first = behind & ~valid.found[group]  # no version that has ended before is after these
     bound = np.where(first, waited_since[group], valid.since[group])
-    late = _late(ordered, _unless_repeated(past, ordered, valid, same), bound, ~valid.found[group] & ~first)
+    late = _late(past, ordered, valid, bound, ~valid.found[group] & ~first, same)
     peak = valid.since.copy()
     between = came & ~past & ~stays
     np.maximum.at(peak, group[between], time[between])
@@ -185,14 +185,9 @@ def _before(flags: Flags, group: Indices, groups: int) -> Flags:
     return found
 
 
-def _unless_repeated(past: Flags, ordered: RankedRows, valid: _Valid, same: Same) -> Flags:
-    """Return which of the past records remain without those that are the valid version itself."""
-    remaining = past.copy()
-    group = ordered.group
+def _late(past: Flags, ordered: RankedRows, valid: _Valid, bound: Indices, deleted: Flags, same: Same) -> Late:
+    """Return the past records without those that are the valid version itself."""
+    group, late = ordered.group, past.copy()
     found = np.flatnonzero(past & valid.found[group] & (ordered.time == valid.since[group]) & ~ordered.gone)
-    remaining[found[same(ordered.at[found], valid.at[group[found]])]] = False
-    return remaining
-
-
-def _late(ordered: RankedRows, late: Flags, bound: Indices, deleted: Flags) -> Late:
+    late[found[same(ordered.at[found], valid.at[group[found]])]] = False
     return Late(ordered.at[late], ordered.time[late], bound[late], ordered.gone[late], deleted[late])

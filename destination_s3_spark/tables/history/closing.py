@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from destination_s3_spark.schema.arrow import MICROS, contiguous, with_columns
+from destination_s3_spark.schema.arrow import contiguous, with_columns
 from destination_s3_spark.tables.capture.events import PLACEHOLDER, differ, has_placeholder
-from destination_s3_spark.tables.columns.validity import IS_CURRENT, IS_DELETED, VALID_FROM, VALID_TO
+from destination_s3_spark.tables.columns.validity import IS_DELETED, VALID_FROM, VALID_TO
 from destination_s3_spark.tables.history.form import HistoryForm
-from destination_s3_spark.tables.history.versions import sorted_by_time
+from destination_s3_spark.tables.history.versions import sorted_by_time, version_rows
 from destination_s3_spark.tables.runs.keys import CURSOR, DELETED, KEY, OFFSET, RAW_ID
 from destination_s3_spark.tables.runs.winners import CLOSED_OFFSET, ENDED_OFFSET, EXTRACTED_AT, ranking, ranking_at
 
@@ -51,7 +51,9 @@ def placed(rows: pa.Table, form: HistoryForm) -> tuple[pa.Table, bool]:
         gone = rows[DELETED][row].as_py()
         changed |= _place(by_key.setdefault(key, []), versions[row], rows, form, gone=gone)
     found = [version for key in sorted(by_key) for version in by_key[key]]
-    return _written(_filled(rows, form, found), found), changed
+    at, start, end = (np.array([getattr(one, name) for one in found], np.int64) for name in ("row", "start", "end"))
+    deleted = np.array([one.deleted for one in found], np.bool_)
+    return version_rows(_filled(rows, form, found), at, start, end, deleted), changed
 
 
 def _unexpired(rows: pa.Table, form: HistoryForm) -> pa.Table:
@@ -149,12 +151,3 @@ def _filled(rows: pa.Table, form: HistoryForm, versions: list[_Version]) -> pa.T
             places = [source(row, rows[name]) for row in range(len(rows))]
             filled[name] = contiguous(rows[name]).take(pa.array(places, pa.int64()))
     return with_columns(rows, filled)
-
-
-def _written(rows: pa.Table, versions: list[_Version]) -> pa.Table:
-    start, end = (pa.array([getattr(one, name) for one in versions], pa.int64()).cast(MICROS) for name in ("start", "end"))
-    deleted = pa.array([one.deleted for one in versions], pa.bool_())
-    closed = pa.array(np.zeros(len(versions), np.bool_))
-    own = {VALID_FROM: start, VALID_TO: end, IS_DELETED: deleted, IS_CURRENT: closed, DELETED: closed}
-    taken = rows.take(pa.array([one.row for one in versions], pa.int64()))
-    return with_columns(taken, {**own, OFFSET: pa.array(np.full(len(versions), ENDED_OFFSET))})

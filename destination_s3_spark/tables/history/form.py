@@ -114,4 +114,4 @@ def version_columns(form: TableFormat) -> pa.Schema:
 def version_form(form: TableFormat) -> MergeForm:
     """Return the form in which versions are read."""
     payload = pa.schema([pa.field(field.name, field.type) for field in version_columns(form)])
-    return MergeForm(payload, form.spec, form.form.soft, form.form.marks)
+    return MergeForm(payload, form.spec, form.form.marks)

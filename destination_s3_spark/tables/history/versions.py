@@ -126,13 +126,14 @@ def _divided(rows: pa.Table, form: HistoryForm, taken: RankedRows, late: pa.Tabl
     following = np.minimum(versions + 1, max(len(edges) - 1, 0))
     ended = (versions + 1 < len(edges)) & (taken.group[edges[following]] == taken.group[edges[versions]])
     first, until = edges[versions], edges[following]
-    current = _version_rows(rows, taken.at[first[~ended]], start[first[~ended]], None, None)
-    closed = _version_rows(rows, taken.at[first[ended]], start[first[ended]], start[until[ended]], taken.gone[until[ended]])
+    current = version_rows(rows, taken.at[first[~ended]], start[first[~ended]], None, None)
+    closed = version_rows(rows, taken.at[first[ended]], start[first[ended]], start[until[ended]], taken.gone[until[ended]])
     changed = bool(ended.any() or (~taken.opened[first[~ended]]).any())
     return Versions(current, closed, late, changed)
 
 
-def _version_rows(rows: pa.Table, at: Indices, start: Indices, end: Indices | None, deleted: Flags | None) -> pa.Table:
+def version_rows(rows: pa.Table, at: Indices, start: Indices, end: Indices | None, deleted: Flags | None) -> pa.Table:
+    """Return the rows at these indices as versions: valid ones without an end, else ended ones."""
     none = np.zeros(len(at), np.bool_)
     own = {
         VALID_FROM: _moment(start),

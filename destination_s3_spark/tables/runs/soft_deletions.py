@@ -26,7 +26,7 @@ from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.schema.arrow import META_FIELDS, MICROS, RAW_SCHEMA, arrow_field, contiguous, with_columns
 from destination_s3_spark.tables.runs.keys import CDC_FIELDS, DELETED, META, OFFSET, KeySpec
 from destination_s3_spark.tables.runs.winners import EARLIER, Flags, Indices, Ranking, ranking
-from destination_s3_spark.tables.stored.conversion import retyped_rows
+from destination_s3_spark.tables.stored.conversion import typed_rows
 
 GENERATION_ID = META_FIELDS[3].name
 DATA = RAW_SCHEMA.names[-1]
@@ -172,16 +172,12 @@ class SoftDeletions:
         if self.plan is None:
             marked = np.asarray(contiguous(rows[self.deleted_at.name]).is_valid())[at]
         else:
-            marked = self._typed_deletes(rows.select(RAW_SCHEMA.names).take(pa.array(at)), self.plan)
+            records = rows.select(RAW_SCHEMA.names).take(pa.array(at))
+            has_text = np.asarray(contiguous(records[DATA]).is_valid())  # tombstones of the table have none
+            typed = typed_rows(records.filter(pa.array(has_text)), self.plan)
+            marked = np.zeros(len(at), np.bool_)
+            marked[has_text] = np.asarray(contiguous(typed[self.deleted_at.name]).is_valid())
         flags: Flags = marked & ~np.asarray(contiguous(rows[DELETED]))[at]
-        return flags
-
-    def _typed_deletes(self, rows: pa.Table, plan: RowPlan) -> Flags:
-        has_text = np.asarray(contiguous(rows[DATA]).is_valid())  # tombstones of the table have none
-        batches = rows.filter(pa.array(has_text)).cast(RAW_SCHEMA).to_batches()
-        marks = [np.asarray(typed[self.deleted_at.name].is_valid()) for _, typed in retyped_rows(batches, plan)]
-        flags = np.zeros(len(rows), np.bool_)
-        flags[has_text] = np.concatenate([np.zeros(0, np.bool_), *marks])
         return flags
 
     def _versions(self, rows: pa.Table, ranked: Ranking) -> _Versions | None:

@@ -182,12 +182,15 @@ class MergeForm:
 
     payload: pa.Schema
     spec: KeySpec
-    soft: SoftDeletions | None = None
-    """The table's soft deletions, or None if deletions are hard."""
     marks: SoftDeletions | None = None
     """The soft deletions that rows may have from before, also if deletions are hard now. None if the columns do not tell."""
     only_keys: bool = False
     """Whether RAW_ID and META serve only for keys that do not fit, so that they are not read from files without such keys."""
+
+    @property
+    def soft(self) -> SoftDeletions | None:
+        """The table's soft deletions, or None if deletions are hard."""
+        return self.marks if self.spec.deletion is CdcDeletion.SOFT else None
 
     @property
     def schema(self) -> pa.Schema:

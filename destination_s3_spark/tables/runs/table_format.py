@@ -15,7 +15,7 @@ from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
-from destination_s3_spark.tables.runs.keys import CURSOR, KEY, CdcDeletion, KeySpec
+from destination_s3_spark.tables.runs.keys import CURSOR, KEY, KeySpec
 from destination_s3_spark.tables.runs.soft_deletions import SoftDeletions
 from destination_s3_spark.tables.runs.sorted_file import MergeForm, SortedFileWriter, run_schema, tombstone_schema
 from destination_s3_spark.tables.staged.staged_file import StagedFile, key_in
@@ -74,7 +74,7 @@ class TableFormat:
         """The form in which the table's rows are merged: typed, or as the text from the source."""
         payload = self.columns.arrow if self.plan is None else RAW_SCHEMA
         marks = SoftDeletions.of(self.spec, self.columns, of_text=self.plan is not None)
-        return MergeForm(payload, self.spec, marks if self.spec.deletion is CdcDeletion.SOFT else None, marks)
+        return MergeForm(payload, self.spec, marks)
 
     @property
     def has_state(self) -> bool:

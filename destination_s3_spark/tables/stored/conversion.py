@@ -122,6 +122,12 @@ def retyped_rows(raw: Iterable[pa.RecordBatch], *plans: RowPlan) -> Iterator[tup
                 ) from None
 
 
+def typed_rows(rows: pa.Table, plan: RowPlan) -> pa.Table:
+    """Return rows with the columns of a raw table typed by the plan."""
+    batches = rows.select(RAW_SCHEMA.names).cast(RAW_SCHEMA).to_batches()
+    return pa.Table.from_batches([typed for _, typed in retyped_rows(batches, plan)], plan.table_schema)
+
+
 def cast_rows(table: pa.Table, stored: TableSchema, wanted: TableSchema, unfit: UnfitValues = UnfitValues.REFUSE) -> pa.Table:
     """Cast rows written under the schema `stored` to `wanted`, a later schema of the same table.
 
