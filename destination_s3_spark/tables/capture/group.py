@@ -85,6 +85,7 @@ class MergeLog:
     def __init__(
         self,
         table: OpenTable,
+        form: TableFormat,
         options: ChangeLogOptions,
         records: Sequence[FileEntry],
         compared: Sequence[FileEntry] | None,
@@ -93,6 +94,7 @@ class MergeLog:
         begins: bool,
     ) -> None:
         self._table = table
+        self._form = form
         self._resources = resources
         contents = table.writer.open().contents
         first = min((file.offset or 0 for file in records), default=contents.next_offset)
@@ -100,15 +102,12 @@ class MergeLog:
         more = [file for file in compared or () if file.offset is not None]
         self._span = Span(min([first, *(file.offset or 0 for file in more)]), last)
         self._event_bytes = EVENT_ROWS * ARROW_BYTES * sum(file.bytes for file in (*records, *(compared or ())))
-        self._before = contents.operation_count
-        spec = table.spec
-        if spec is None:
-            raise Bug(f"Stream '{table.stream.id}' is not deduplicated and has no change log.", stream=table.stream.id)
-        self._images = _images(table, spec, options, infers=compared is not None)
+        self._images = _images(table, form.spec, options, infers=compared is not None)
         self.kind = LogKind.CHANGES if self._images.cursor or self._images.infers else LogKind.UPSERTS
-        if begins or self._before is None:
-            self.kind = LogKind.SNAPSHOT
-        self._completion = completion_of(table, spec, logged=self.kind is not LogKind.SNAPSHOT)
+        self._before = contents.operation_count or OperationCount()
+        if begins or contents.operation_count is None:
+            self.kind, self._before = LogKind.SNAPSHOT, OperationCount()
+        self._completion = completion_of(table, form.spec, logged=self.kind is not LogKind.SNAPSHOT)
         self._group = GroupName(first, table.writer.next_token())
         self._parts = 0
         disk = resources.disk if self.kind is LogKind.CHANGES else None
@@ -137,48 +136,34 @@ class MergeLog:
             event_bytes=self._event_bytes,
         )
 
-    def group(self, ranges: Sequence[LoggedRange], kept: Sequence[FileEntry], form: TableFormat) -> Steps[LogGroup]:
+    def group(self, ranges: Sequence[LoggedRange], kept: Sequence[FileEntry]) -> Steps[LogGroup]:
         """Stage the files of the log, as steps of an update. `kept` are the files of the table that the merge leaves unchanged."""
-        before = self._before or OperationCount()
-        if self.kind is LogKind.CHANGES:
-            found = yield from self._changes(ranges, before)
-        else:
-            found = yield from self._rows(ranges, self._snapshot_tasks(kept, form))
-            before = OperationCount() if self.kind is LogKind.SNAPSHOT else before
+        found = yield from (self._changes(ranges) if self.kind is LogKind.CHANGES else self._rows(ranges, kept))
         if not found.files or found.count is None:
             return found
-        return replace(found, files=(*found.files, self._manifest(found.files, before, found.count)))
+        return replace(found, files=(*found.files, self._manifest(found.files, found.count)))
 
-    def _snapshot_tasks(self, kept: Sequence[FileEntry], form: TableFormat) -> list[SnapshotTask]:
-        """Make the tasks that add the table's unchanged files to the log. There are none unless the merge starts with a snapshot."""
-        if self.kind is not LogKind.SNAPSHOT:
-            return []
-        return [
-            SnapshotTask(RowSource(file.kind, file.key, file.bytes), form, self.task(2, 2 * form.target_file_bytes), self._resources.task)
-            for file in kept
-        ]
-
-    def _rows(self, ranges: Sequence[LoggedRange], kept: Sequence[SnapshotTask]) -> Steps[LogGroup]:
+    def _rows(self, ranges: Sequence[LoggedRange], kept: Sequence[FileEntry]) -> Steps[LogGroup]:
         """Collect the files of rows that merge tasks staged. For a snapshot, also stage the rows of unchanged files."""
-        more: list[LoggedRange] = []
-        if kept:
-            more = yield from Work(snapshot_file, kept, lambda task: task.source.size).results()
-        files = sorted((file for logged in (*ranges, *more) for file in logged.files), key=lambda file: file.key)
-        rows = OperationCount(insert_count=sum(logged.rows for logged in (*ranges, *more)))
-        if self.kind is LogKind.SNAPSHOT:
-            return LogGroup(tuple(files) or (self._empty_snapshot(),), rows)
-        return LogGroup(tuple(files), (self._before or OperationCount()) + rows)
+        form, resources = self._form, self._resources.task
+        sources = [RowSource(file.kind, file.key, file.bytes) for file in kept] if self.kind is LogKind.SNAPSHOT else []
+        tasks = [SnapshotTask(source, form, self.task(2, 2 * form.target_file_bytes), resources) for source in sources]
+        logged = [*ranges, *(yield from Work(snapshot_file, tasks, lambda task: task.source.size).results())]
+        files = sorted((file for one in logged for file in one.files), key=lambda file: file.key)
+        if self.kind is LogKind.SNAPSHOT and not files:
+            files = [self._empty_snapshot()]
+        return LogGroup(tuple(files), self._before + OperationCount(insert_count=sum(one.rows for one in logged)))
 
-    def _changes(self, ranges: Sequence[LoggedRange], before: OperationCount) -> Steps[LogGroup]:
+    def _changes(self, ranges: Sequence[LoggedRange]) -> Steps[LogGroup]:
         """Sort the events by position and render them to files."""
         runs = [run for logged in ranges for run in logged.runs]
         counts = sum((logged.counts for logged in ranges), np.zeros((SPANS, 3), np.int64))
         if not runs:
-            return LogGroup(count=before)
+            return LogGroup(count=self._before)
         size = sum(int(run.bytes.sum()) for run in runs) // COMPRESSION
         parts = file_count(size, self._table.rules.target_file_bytes, self._resources.cores, self._resources.least_log_bytes)
         tasks, expected = [], []
-        start = before
+        start = self._before
         for low, high, inside in _cut(counts, parts):
             key = self._next_key()
             bounds = self._span.position(low), self._span.position(high)
@@ -197,11 +182,11 @@ class MergeLog:
             shutil.rmtree(self._folder, ignore_errors=True)
         return LogGroup(tuple(files), start, tuple(run.place for run in runs if isinstance(run.place, str)))
 
-    def _manifest(self, files: Sequence[FileEntry], before: OperationCount, after: OperationCount) -> FileEntry:
+    def _manifest(self, files: Sequence[FileEntry], after: OperationCount) -> FileEntry:
         table = self._table
         named = [LogFile(file.key.rsplit("/", 1)[-1], file.rows) for file in files]
         ids = table.session.generation_id, table.schema.schema_id
-        manifest = manifest_of(self._images.columns, self._images.options, self.kind, ids, named, before, after)
+        manifest = manifest_of(self._images.columns, self._images.options, self.kind, ids, named, self._before, after)
         sink = StagedFileSink(self._resources.task.s3, f"{table.layout.changes}{self._group.manifest}")
         with StagedFile(FileKind.CHANGES, sink, ManifestFile(sink)) as file:
             file.write(manifest)

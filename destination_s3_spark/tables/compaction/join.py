@@ -96,8 +96,6 @@ def _opened(files: Sequence[FileEntry], s3: S3Settings) -> Iterator[RangedFile]:
 
 
 def _footer(file: FileEntry, store: ObjectStore) -> Footer:
-    if store.head(file.key) is None:
-        raise ObjectNotFound(file.key)
     taken = min(file.bytes, TAIL_BYTES)
     tail = store.get_range(file.key, file.bytes - taken, file.bytes, file.bytes)
     try:

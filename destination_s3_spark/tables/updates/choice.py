@@ -109,13 +109,9 @@ def rewrite_of(table: OpenTable, resources: Resources) -> Update:
 
 def is_compacted(table: OpenTable) -> bool:
     """Tell whether a sync joins small files of the table. Raw files of a deduplicated table have no readers besides the connector."""
-    match table.rules.compaction:
-        case Compaction.OFF:
-            return False
-        case Compaction.AUTO:
-            return table.spec is not None or bool(table.writer.publishers)
-        case Compaction.ON:
-            return True
+    if table.rules.compaction is Compaction.AUTO:
+        return table.spec is not None or bool(table.writer.publishers)
+    return table.rules.compaction is Compaction.ON
 
 
 def may_be_compacted(contents: Contents, target_bytes: int) -> bool:

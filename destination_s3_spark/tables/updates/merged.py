@@ -136,10 +136,11 @@ class Merge:
             return None
         records = [file for file in self.inputs.consumed if file.kind is FileKind.DELTA]
         sorted_first = [file for file, _ in self.inputs.unsorted]
+        compared = None
         if self._compared is not None and self._compared.logs:
-            return MergeLog(self.table, options, records, (*sorted_first, *waiting, *self._compared.rows), self.resources, begins=False)
+            compared = (*sorted_first, *waiting, *self._compared.rows)
         begins = self.live.pending is not None or any(file.kind is not FileKind.DELTA for file in sorted_first)
-        return MergeLog(self.table, options, records, None, self.resources, begins=begins)
+        return MergeLog(self.table, self.form, options, records, compared, self.resources, begins=begins and compared is None)
 
     def _history_part(self) -> HistoryMerge | None:
         """Make the history's part of the merge, or return None if the table has no history. Say so if it had one."""
@@ -270,7 +271,7 @@ class Merge:
             return LogGroup()
         replaced = {file.key for file in plan.replaced}
         kept = [rows if self.form.has_state else final for rows, final in self.inputs.table if rows.key not in replaced]
-        logged = yield from self._log.group([done.logged for done in ranges if done.logged is not None], kept, self.form)
+        logged = yield from self._log.group([done.logged for done in ranges if done.logged is not None], kept)
         self._scratch += logged.scratch
         return logged
 
