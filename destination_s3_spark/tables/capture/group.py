@@ -148,11 +148,11 @@ class MergeLog:
         form, resources = self._form, self._resources.task
         sources = [RowSource(file.kind, file.key, file.bytes) for file in kept] if self.kind is LogKind.SNAPSHOT else []
         tasks = [SnapshotTask(source, form, self.task(2, 2 * form.target_file_bytes), resources) for source in sources]
-        logged = [*ranges, *(yield from Work(snapshot_file, tasks, lambda task: task.source.size).results())]
-        files = sorted((file for one in logged for file in one.files), key=lambda file: file.key)
+        more = yield from Work(snapshot_file, tasks, lambda task: task.source.size).results()
+        files = sorted((file for logged in (*ranges, *more) for file in logged.files), key=lambda file: file.key)
         if self.kind is LogKind.SNAPSHOT and not files:
             files = [self._empty_snapshot()]
-        return LogGroup(tuple(files), self._before + OperationCount(insert_count=sum(one.rows for one in logged)))
+        return LogGroup(tuple(files), self._before + OperationCount(insert_count=sum(file.rows for file in files)))
 
     def _changes(self, ranges: Sequence[LoggedRange]) -> Steps[LogGroup]:
         """Sort the events by position and render them to files."""

@@ -77,10 +77,9 @@ class LogTask:
 
 @dataclass(frozen=True, slots=True)
 class LoggedRange:
-    """The output of a task for the log: staged files with `rows` rows in total, or runs of events and their counts."""
+    """The output of a task for the log: staged files of rows, or runs of events and their counts."""
 
     files: tuple[FileEntry, ...]
-    rows: int
     runs: tuple[EventRun, ...]
     counts: Counts
 
@@ -112,7 +111,7 @@ class ChangeOutput(ExitStack):
 
     def finish(self) -> LoggedRange:
         """Stage the open files and runs, and return all output of the task."""
-        return LoggedRange(self._rows.stage(), self._rows.rows, self._events.finish(), self._events.counts)
+        return LoggedRange(self._rows.stage(), self._events.finish(), self._events.counts)
 
     def _log(self, rows: pa.Table, values: EventValues) -> None:
         task = self._task

@@ -67,14 +67,13 @@ class Target:
         rows = block.raw if self.of_raw_rows else block.final
         return rows if self.sorted_by is None else run_rows(rows, block.final, self.sorted_by)
 
-    def open(self, metadata: Mapping[str, str], s3: S3Settings) -> StagedFile[pa.RecordBatch] | PartitionedFiles:
-        """Start the file, or one for each partition of the rows."""
+    def open(self, metadata: Mapping[str, str], s3: S3Settings, stack: ExitStack) -> StagedFile[pa.RecordBatch] | PartitionedFiles:
+        """Start the file, or one for each partition of the rows. The stack aborts what is not staged."""
         if self.partitioning is not None:
-            return _LandedPartitions(self.kind, self.key, self.columns, self.options, self.partitioning, metadata, s3)
-        sink = StagedFileSink(s3, self.key, metadata)
-        if self.sorted_by is not None:
-            return StagedFile(self.kind, sink, RunFile(sink, self.columns.arrow, self.sorted_by, 0))
-        return StagedFile(self.kind, sink, self.options.open(sink, self.columns))
+            return _LandedPartitions(self.kind, self.key, self.columns, self.options, self.partitioning, metadata, s3, stack)
+        sink, run = StagedFileSink(s3, self.key, metadata), self.sorted_by
+        writer = self.options.open(sink, self.columns) if run is None else RunFile(sink, self.columns.arrow, run, 0)
+        return stack.enter_context(StagedFile(self.kind, sink, writer))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +112,7 @@ def land_slice(task: LandTask) -> StagedSlice:
     declared = frozenset(declared_paths(task.plan.fields))
     with ExitStack() as stack:
         metadata = generation_metadata(task.plan.generation_id)
-        files = []
-        for target in task.targets:
-            files.append((target, target.open(metadata, task.s3)))
-            stack.push(files[-1][1])
+        files = [(target, target.open(metadata, task.s3, stack)) for target in task.targets]
         stops = {*task.slice.boundaries, task.slice.end}
         records = multiset = read = landed = 0
         for block in blocks(task.slice, leaves(task.plan.table_schema)):

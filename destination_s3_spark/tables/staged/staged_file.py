@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Generic, Protocol, TypeVar
 
@@ -123,7 +124,6 @@ class FileSeries(Generic[SeriesKey]):
         self._file: FileOfSeries | None = None
         self._rows_in_file = 0
         self._staged: list[FileEntry] = []
-        self.rows = 0
 
     def write(self, rows: pa.Table, piece_bytes: int) -> None:
         """Write the next rows in pieces of this size in Arrow memory."""
@@ -142,7 +142,6 @@ class FileSeries(Generic[SeriesKey]):
             self._file, self._rows_in_file = self._start(self._keys.popleft()), 0
         self._file.write(batch)
         self._rows_in_file += batch.num_rows
-        self.rows += batch.num_rows
 
     def stage(self) -> tuple[FileEntry, ...]:
         """Finish the open file, and return all files."""
@@ -152,33 +151,23 @@ class FileSeries(Generic[SeriesKey]):
         return tuple(self._staged)
 
 
-class PartitionedFiles(ExitStack):
-    """Rows that wait in memory, and the files of their partitions. `key` is that of an unpartitioned file.
+@dataclass(slots=True)
+class PartitionedFiles:
+    """Rows that wait in memory, and the files of their partitions.
 
-    A context manager that aborts all uploads when it is left with an error.
+    `key` is that of an unpartitioned file. `stack` aborts all uploads when it is left with an error. `bytes`: Arrow memory of the rows.
     """
 
-    def __init__(
-        self,
-        kind: FileKind,
-        key: str,
-        columns: FileColumns,
-        options: FileOptions,
-        partitioning: Partitioning,
-        metadata: Mapping[str, str],
-        s3: S3Settings,
-    ) -> None:
-        super().__init__()
-        self._kind = kind
-        self._key = key
-        self.columns = columns
-        self._options = options
-        self.partitioning = partitioning
-        self._metadata = metadata
-        self._s3 = s3
-        self._waiting: dict[str, list[pa.RecordBatch]] = {}
-        self.bytes = 0
-        """Arrow memory of the rows."""
+    kind: FileKind
+    key: str
+    columns: FileColumns
+    options: FileOptions
+    partitioning: Partitioning
+    metadata: Mapping[str, str]
+    s3: S3Settings
+    stack: ExitStack
+    bytes: int = 0
+    _waiting: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
 
     def write(self, rows: pa.RecordBatch) -> None:
         if not rows.num_rows:
@@ -199,8 +188,8 @@ class PartitionedFiles(ExitStack):
             return tuple(upload.result() for upload in uploads)
 
     def _written(self, value: str) -> StagedFile[pa.RecordBatch]:
-        sink = StagedFileSink(self._s3, key_in(self._key, self.partitioning.folder(value)), self._metadata)
-        file = self.enter_context(StagedFile(self._kind, sink, self._options.open(sink, self.columns), value))
+        sink = StagedFileSink(self.s3, key_in(self.key, self.partitioning.folder(value)), self.metadata)
+        file = self.stack.enter_context(StagedFile(self.kind, sink, self.options.open(sink, self.columns), value))
         for rows in self._waiting.pop(value):
             file.write(rows)
         file.close()

@@ -100,8 +100,7 @@ def _partitions(task: RewriteTask, partitioning: Partitioning, metadata: Mapping
     rows = (typed for _, typed in task.stored.rows(task.s3))
     with ExitStack() as stack:
         for key in task.keys:
-            files = PartitionedFiles(FileKind.FINAL, key, task.columns, task.options, partitioning, metadata, task.s3)
-            stack.push(files)
+            files = PartitionedFiles(FileKind.FINAL, key, task.columns, task.options, partitioning, metadata, task.s3, stack)
             for batch in rows:
                 files.write(batch)
                 if key != task.keys[-1] and (files.bytes >= WAITING_BYTES or files.partitions >= MOST_PARTITIONS):
