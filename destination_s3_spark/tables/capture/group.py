@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
@@ -226,10 +227,9 @@ def render_changes(task: RenderTask) -> FileEntry:
 
 def snapshot_file(task: SnapshotTask) -> LoggedRange:
     """Stage the rows of a file of the table as part of a snapshot. Raises the errors of `merge_range`."""
-    with (
-        row_streams([task.source], task.table.form, (b"", None), task.resources) as streams,
-        ChangeOutput(task.log, task.table.form, task.resources) as log,
-    ):
+    with ExitStack() as stack:
+        log = ChangeOutput(task.log, task.table.form, task.resources, stack)
+        streams = stack.enter_context(row_streams([task.source], task.table.form, (b"", None), task.resources))
         for rows in complete_rows(streams, task.resources.budget_bytes // ROUNDS_SHARE):
             log.take(rows)
         return log.finish()

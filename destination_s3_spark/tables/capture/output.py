@@ -84,17 +84,19 @@ class LoggedRange:
     counts: Counts
 
 
-class ChangeOutput(ExitStack):
-    """Output of a merge task to the change log. A context manager that drops staged files when it is left with an error."""
+class ChangeOutput:
+    """Output of a merge task to the change log. `stack` drops staged files when it is left with an error."""
 
-    def __init__(self, task: LogTask, form: MergeForm, resources: TaskResources, comparison: RefreshComparison | None = None) -> None:
-        super().__init__()
+    def __init__(
+        self, task: LogTask, form: MergeForm, resources: TaskResources, stack: ExitStack, comparison: RefreshComparison | None = None
+    ) -> None:
         self._task = task
+        self._stack = stack
         self._comparison = comparison
         self._form = form
         self._s3 = resources.s3
         self._rows = FileSeries(task.keys, task.file_bytes, self._row_file)
-        pool = self.enter_context(ThreadPoolExecutor(1, "event-runs"))
+        pool = stack.enter_context(ThreadPoolExecutor(1, "event-runs"))
         self._events = _EventRuns(task, resources, pool)
 
     def take(self, rows: pa.Table) -> pa.Table:
@@ -135,7 +137,7 @@ class ChangeOutput(ExitStack):
 
     def _row_file(self, key: str) -> StagedFile[pa.RecordBatch]:
         sink, images = StagedFileSink(self._s3, key), self._task.images
-        return self.enter_context(StagedFile(FileKind.CHANGES, sink, open_snapshot(sink, images.columns, images.options)))
+        return self._stack.enter_context(StagedFile(FileKind.CHANGES, sink, open_snapshot(sink, images.columns, images.options)))
 
 
 class _EventRuns:

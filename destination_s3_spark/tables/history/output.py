@@ -64,17 +64,16 @@ class VersionedRows:
     ended: EndedVersions | None
 
 
-class VersionOutput(ExitStack):
-    """The history's part of a running merge task, which takes the keys of its range in their order. A context manager."""
+class VersionOutput:
+    """The history's part of a running merge task, which takes the keys of its range in their order. `stack` drops what is not finished."""
 
-    def __init__(self, task: VersionTask, bounds: tuple[bytes, bytes | None], resources: TaskResources) -> None:
-        super().__init__()
+    def __init__(self, task: VersionTask, bounds: tuple[bytes, bytes | None], resources: TaskResources, stack: ExitStack) -> None:
         self._task = task
         self._form = task.form
         self._ends = Ends(task.ended, task.form.merge, resources.s3)
-        streams = self.enter_context(row_streams(task.current, task.form.beginnings, bounds, resources))
+        streams = stack.enter_context(row_streams(task.current, task.form.beginnings, bounds, resources))
         self._valid = _ValidVersions(complete_rows(streams, 0), task.form.beginnings.schema)
-        self._ended = self.enter_context(EndedOutput(task.form, task.scratch, resources.s3))
+        self._ended = EndedOutput(task.form, task.scratch, resources.s3, stack)
 
     def ranked(self, rows: pa.Table) -> tuple[pa.Table, Ranking]:
         """Rank the rows, and give those of the table the beginnings of their versions. `rows` must hold all rows of their keys."""

@@ -87,7 +87,7 @@ def _versioned(task: HistoryTask, *, may_stay: bool) -> VersionedRange | None:
     s3 = task.resources.s3
     with ExitStack() as stack:
         files = FileSeries(task.keys, task.file_bytes, lambda key: stack.enter_context(task.form.file(FileKind.CURRENT, key, s3)))
-        ended = stack.enter_context(EndedOutput(task.form, task.scratch, s3))
+        ended = EndedOutput(task.form, task.scratch, s3, stack)
         streams = stack.enter_context(row_streams(task.sources, task.form.merge, (task.low, task.high), task.resources))
         ends = Ends(task.ended, task.form.merge, s3)
         for rows in complete_rows(streams, task.resources.budget_bytes // ROUNDS_SHARE):
@@ -106,23 +106,23 @@ def _versioned(task: HistoryTask, *, may_stay: bool) -> VersionedRange | None:
         return VersionedRange(files.stage(), not changed, ended.finish(), taken[FileKind.DELTA], taken[FileKind.CURRENT])
 
 
-class EndedOutput(ExitStack):
-    """The scratch run of a task's ended versions. A context manager that drops what is not finished."""
+@dataclass(slots=True)
+class EndedOutput:
+    """The scratch run of a task's ended versions. `stack` drops what is not finished."""
 
-    def __init__(self, form: HistoryForm, key: str, s3: S3Settings) -> None:
-        super().__init__()
-        self._form = form
-        self._key = key
-        self._s3 = s3
-        self._run: StagedFile[pa.RecordBatch] | None = None
-        self._late = False
+    form: HistoryForm
+    key: str
+    s3: S3Settings
+    stack: ExitStack
+    _run: StagedFile[pa.RecordBatch] | None = None
+    _late: bool = False
 
     def write(self, versions: Versions) -> None:
         self._late |= len(versions.late) > 0
         rows = sorted_by_time(pa.concat_tables([versions.closed, versions.late]))
         for batch in batches_of(rows, MERGED_PIECE_BYTES):
             if self._run is None:
-                self._run = self.enter_context(run_file(self._form.merge, self._key, self._s3))
+                self._run = self.stack.enter_context(run_file(self.form.merge, self.key, self.s3))
             self._run.write(batch)
 
     def finish(self) -> EndedVersions | None:

@@ -6,6 +6,7 @@ Nothing becomes visible. Memory is bounded by the task's budget and the buffers 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from dataclasses import replace as with_members
@@ -41,16 +42,16 @@ from destination_s3_spark.tables.staged.staged_file import FileSeries, batches_o
 from destination_s3_spark.tables.updates.resources import TaskResources
 
 
-class MergeOutput(ExitStack):
-    """The output files of one range of keys. A context manager that drops staged files when it is left with an error."""
+class MergeOutput:
+    """The output files of one range of keys. `stack` drops staged files when it is left with an error."""
 
-    def __init__(self, task: MergeTask) -> None:
-        super().__init__()
+    def __init__(self, task: MergeTask, stack: ExitStack) -> None:
         self._task = task
+        self._stack = stack
         self._partition: str | None = None
         self._live = self._series(None)
         table, s3 = task.table, task.resources.s3
-        self._dead = FileSeries([task.tombstone_key], inf, lambda key: self.enter_context(table.tombstone_file(key, s3)))
+        self._dead = FileSeries([task.tombstone_key], inf, lambda key: stack.enter_context(table.tombstone_file(key, s3)))
         self._staged: list[FileEntry] = []
 
     def write(self, winners: pa.Table) -> None:
@@ -82,8 +83,8 @@ class MergeOutput(ExitStack):
         table, history, s3 = self._task.table, self._task.history, self._task.resources.s3
         keys = keys.of_partition(table.spec, partition)
         if history is not None and history.alike:
-            return TwinFile(history, keys, partition, s3, self)
-        return LiveFile(table, keys, partition, s3, self, history)
+            return TwinFile(history, keys, partition, s3, self._stack)
+        return LiveFile(table, keys, partition, s3, self._stack, history)
 
 
 class LiveFile:
@@ -211,50 +212,43 @@ def merge_range(task: MergeTask) -> MergedRange:
 
 def _merged_range(task: MergeTask) -> MergedRange:
     began = time.monotonic()
-    form = task.table.form if task.history is None else task.history.form.rows
-    with (
-        MergeOutput(task) as output,
-        row_streams(task.sources, form, (task.low, task.high), task.resources) as streams,
-    ):
-        logged, kept, versions = _merge(task, streams, output)
-        files = output.stage()
-    taken = rows_taken(task.sources, streams)
-    table_rows = taken[FileKind.FINAL] + taken[FileKind.STATE]
-    seconds = time.monotonic() - began
-    return MergedRange(files, taken[FileKind.DELTA], table_rows, seconds, kept, logged, versions)
-
-
-def _merge(task: MergeTask, streams: list[RowStream], output: MergeOutput) -> tuple[LoggedRange | None, int, VersionedRows | None]:
-    """Merge the rows into the output.
-
-    Return the task's part of the log, the number of rows written that a refresh lacks, and the task's part of the history.
-    """
-    form = task.table.form
-    soft = form.soft
-    if task.log is None and task.refresh is None and task.history is None:
-        for rows in merged_rows(streams, form):
-            output.write(rows if soft is None else soft.applied(rows))
-        return None, 0, None
-    resources = task.resources
+    form, bounds, resources = task.table.form, (task.low, task.high), task.resources
     comparison = None if task.refresh is None else RefreshComparison(task.refresh, form)
     with ExitStack() as stack:
-        log = history = None
-        if task.log is not None:
-            log = stack.enter_context(ChangeOutput(task.log, form, resources, comparison))
-        if task.history is not None:
-            history = stack.enter_context(VersionOutput(task.history, (task.low, task.high), resources))
-        for found in complete_rows(streams, resources.budget_bytes // ROUNDS_SHARE):
-            rows, ranked = (found, None) if history is None else history.ranked(found)
-            if log is not None:
-                best = log.take(rows)
-            elif comparison is not None:
-                best = comparison.of(rows).table_rows
-            else:
-                by_key = ranked or ranking(rows, form.spec)
-                best = rows.take(pa.array(by_key.winners)) if soft is None else soft.table_rows(rows, by_key)
-            output.write(best if history is None or ranked is None else history.take(rows, ranked, best))
+        output = MergeOutput(task, stack)
+        log = None if task.log is None else ChangeOutput(task.log, form, resources, stack, comparison)
+        history = None if task.history is None else VersionOutput(task.history, bounds, resources, stack)
+        read = form if task.history is None else task.history.form.rows
+        streams = stack.enter_context(row_streams(task.sources, read, bounds, resources))
+        for rows in _table_rows(streams, task, comparison, log, history):
+            output.write(rows)
         logged, versions = None if log is None else log.finish(), None if history is None else history.finish()
-    return logged, 0 if comparison is None else comparison.kept, versions
+        files = output.stage()
+    taken = rows_taken(task.sources, streams)
+    table_rows, kept = taken[FileKind.FINAL] + taken[FileKind.STATE], 0 if comparison is None else comparison.kept
+    return MergedRange(files, taken[FileKind.DELTA], table_rows, time.monotonic() - began, kept, logged, versions)
+
+
+def _table_rows(
+    streams: list[RowStream], task: MergeTask, comparison: RefreshComparison | None, log: ChangeOutput | None, history: VersionOutput | None
+) -> Iterator[pa.Table]:
+    """Yield the rows and tombstones of the table, of which the log and the history have taken their parts."""
+    form = task.table.form
+    soft = form.soft
+    if log is None and comparison is None and history is None:
+        for rows in merged_rows(streams, form):
+            yield rows if soft is None else soft.applied(rows)
+        return
+    for found in complete_rows(streams, task.resources.budget_bytes // ROUNDS_SHARE):
+        rows, ranked = (found, None) if history is None else history.ranked(found)
+        if log is not None:
+            best = log.take(rows)
+        elif comparison is not None:
+            best = comparison.of(rows).table_rows
+        else:
+            by_key = ranked or ranking(rows, form.spec)
+            best = rows.take(pa.array(by_key.winners)) if soft is None else soft.table_rows(rows, by_key)
+        yield best if history is None or ranked is None else history.take(rows, ranked, best)
 
 
 def compact_tombstones(task: CompactTask) -> FileEntry:
