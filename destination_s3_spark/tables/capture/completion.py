@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.exact_json.values import object_text, split_object
-from destination_s3_spark.schema.arrow import RAW_SCHEMA
+from destination_s3_spark.schema.arrow import RAW_SCHEMA, contiguous
 from destination_s3_spark.tables.capture.events import EventValues, History, has_placeholder, may_have_placeholder, provided
 from destination_s3_spark.tables.columns.row_plan import typed_plan
 from destination_s3_spark.tables.open_table import OpenTable
@@ -91,16 +91,13 @@ class RowCompletion:
     def _values(self, rows: pa.Table, history: History) -> EventValues:
         names = RAW_SCHEMA.names if self.plan is not None else [name for name in self.columns if name in rows.column_names]
         stored = rows.select(names).take(pa.array(history.rows))
-        at = np.arange(len(stored))
         if self.plan is not None:
-            has_text = np.asarray(stored[DATA].combine_chunks().is_valid())  # tombstones of the table have none
-            at = np.maximum(np.cumsum(has_text) - 1, 0)
-            stored = typed_rows(stored.filter(pa.array(has_text)), self.plan)
+            stored = typed_rows(stored, self.plan)
         found = {}
         for name, _ in self.sources:
             if name in stored.column_names and has_placeholder(stored[name]):
-                found[name] = provided(EventValues(history, stored, at, {}).column(name), history)
-        return EventValues(history, stored, at, found)
+                found[name] = provided(contiguous(stored[name]), history)
+        return EventValues(history, stored, found)
 
     def _filled(self, best: pa.Table, values: EventValues, made_of: Resolution) -> pa.Table:
         """Fill the placeholders in the winners that have their values from rows of the history.

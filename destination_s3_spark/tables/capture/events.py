@@ -7,7 +7,7 @@ previous row: Debezium writes a placeholder for a large value that an update did
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -73,40 +73,25 @@ def cursor_members(cursor: Iterable[tuple[str, pa.Field[Any]]], *, infers: bool)
 
 @dataclass(frozen=True, slots=True)
 class EventValues:
-    """The columns of a history.
-
-    `at` holds the index of each row in `table`. `provided` holds the columns in which some records left values out.
-    """
+    """The columns of a history. `provided` holds those in which some records left values out."""
 
     history: History
     table: pa.Table
-    at: Indices
     provided: Mapping[str, Provided]
 
-    def take(self, name: str, rows: Indices) -> pa.Array[Any]:
-        return self._taken(name, rows, self.at[rows], np.ones(len(rows), np.bool_))
-
-    def image(self, fields: Sequence[pa.Field[Any]], rows: Indices, shown: Sequence[Flags]) -> list[pa.Array[Any]]:
-        """Return the values of columns in these rows of the history. Values that are not `shown` are null."""
-        at = self.at[rows]
-        return [self._taken(field.name, rows, at, flags) for field, flags in zip(fields, shown, strict=True)]
-
-    def _taken(self, name: str, rows: Indices, at: Indices, shown: Flags) -> pa.Array[Any]:
+    def take(self, name: str, rows: Indices, shown: Flags | None = None) -> pa.Array[Any]:
+        """Return the values of a column in these rows of the history. Values that are not `shown` are null."""
         found = self.provided.get(name)
-        column, places = (self.table[name], at) if found is None else (found.values, rows)
-        if not shown.any():
+        column = self.table[name] if found is None else found.values
+        if shown is not None and not shown.any():
             return pa.nulls(len(rows), column.type)
         # Built from buffers, because Arrow's conversion of indices and a mask would copy all indices for the same result.
-        bitmap = None if shown.all() else pa.py_buffer(np.packbits(shown, bitorder="little"))
-        return contiguous(column.take(pa.Array.from_buffers(pa.int64(), len(rows), [bitmap, pa.py_buffer(np.ascontiguousarray(places))])))
+        bitmap = None if shown is None or shown.all() else pa.py_buffer(np.packbits(shown, bitorder="little"))
+        return contiguous(column.take(pa.Array.from_buffers(pa.int64(), len(rows), [bitmap, pa.py_buffer(np.ascontiguousarray(rows))])))
 
     def column(self, name: str) -> pa.Array[Any]:
         found = self.provided.get(name)
-        if found is not None:
-            return found.values
-        column = contiguous(self.table[name])
-        # Usually the rows of the history and of the table are the same.
-        return column if len(column) == len(self.at) else column.take(pa.array(self.at))
+        return contiguous(self.table[name]) if found is None else found.values
 
     def given(self, name: str, rows: Indices) -> Flags:
         """Flag the records among these rows that provided a value for the column."""
@@ -146,9 +131,9 @@ class Events:
         """Return the events in the log's `LogColumns.event_schema`. `merged` holds the rows in merge form behind the history."""
         columns = images.columns
         exists = self._exists(values, images)
-        new = values.image(columns.fields, self.rows, [(bits & IN_NEW) > 0 for bits in exists])
-        before = np.minimum(self.rows + 1, len(values.at) - 1)
-        old = values.image(columns.fields, before, [(bits & IN_OLD) > 0 for bits in exists])
+        new = [values.take(field.name, self.rows, (bits & IN_NEW) > 0) for field, bits in zip(columns.fields, exists, strict=True)]
+        before = np.minimum(self.rows + 1, len(values.table) - 1)
+        old = [values.take(field.name, before, (bits & IN_OLD) > 0) for field, bits in zip(columns.fields, exists, strict=True)]
         position = self._positions(values.history, np.asarray(merged[OFFSET])[values.history.rows])
         digits = np.ascontiguousarray(np.stack(exists, axis=1))
         arrays = [

@@ -172,11 +172,8 @@ class SoftDeletions:
         if self.plan is None:
             marked = np.asarray(contiguous(rows[self.deleted_at.name]).is_valid())[at]
         else:
-            records = rows.select(RAW_SCHEMA.names).take(pa.array(at))
-            has_text = np.asarray(contiguous(records[DATA]).is_valid())  # tombstones of the table have none
-            typed = typed_rows(records.filter(pa.array(has_text)), self.plan)
-            marked = np.zeros(len(at), np.bool_)
-            marked[has_text] = np.asarray(contiguous(typed[self.deleted_at.name]).is_valid())
+            typed = typed_rows(rows.select(RAW_SCHEMA.names).take(pa.array(at)), self.plan)
+            marked = np.asarray(contiguous(typed[self.deleted_at.name]).is_valid())
         flags: Flags = marked & ~np.asarray(contiguous(rows[DELETED]))[at]
         return flags
 

@@ -23,7 +23,7 @@ from destination_s3_spark.decoding.reference import converter_of, typed_array
 from destination_s3_spark.decoding.value_text import Texts, value_texts
 from destination_s3_spark.errors import ConfigError, DataError
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Decimal, Scalar, readable
-from destination_s3_spark.schema.arrow import META_FIELDS, MICROS, RAW_SCHEMA, arrow_type, with_columns
+from destination_s3_spark.schema.arrow import META_FIELDS, MICROS, RAW_SCHEMA, arrow_type, contiguous, with_columns
 from destination_s3_spark.schema.placement import TableField
 from destination_s3_spark.schema.table_schema import TableSchema, column_of
 from destination_s3_spark.schema.type_merge import takes
@@ -123,9 +123,11 @@ def retyped_rows(raw: Iterable[pa.RecordBatch], *plans: RowPlan) -> Iterator[tup
 
 
 def typed_rows(rows: pa.Table, plan: RowPlan) -> pa.Table:
-    """Return rows with the columns of a raw table typed by the plan."""
-    batches = rows.select(RAW_SCHEMA.names).cast(RAW_SCHEMA).to_batches()
-    return pa.Table.from_batches([typed for _, typed in retyped_rows(batches, plan)], plan.table_schema)
+    """Return rows with the columns of a raw table typed by the plan. Tombstones of the table, which have no text, become null."""
+    has_text = np.asarray(contiguous(rows["_airbyte_data"]).is_valid())
+    batches = rows.select(RAW_SCHEMA.names).filter(pa.array(has_text)).cast(RAW_SCHEMA).to_batches()
+    typed = pa.Table.from_batches([found for _, found in retyped_rows(batches, plan)], plan.table_schema)
+    return typed if has_text.all() else typed.take(pa.array(np.cumsum(has_text) - 1, mask=~has_text))
 
 
 def cast_rows(table: pa.Table, stored: TableSchema, wanted: TableSchema, unfit: UnfitValues = UnfitValues.REFUSE) -> pa.Table:
