@@ -53,8 +53,8 @@ class RowCompletion:
     """The table's columns."""
     plan: RowPlan | None
     """The plan that types text rows. None if rows are typed already."""
-    sources: tuple[tuple[str, str], ...]
-    """The name of each data column and its JSON key. Those of the key are not among them, because no record leaves them out."""
+    sources: Mapping[str, str]
+    """The JSON key of each data column, by its name. Those of the key are not among them, because no record leaves them out."""
     net: bool
     """Whether only the newest record of a key counts."""
 
@@ -94,7 +94,7 @@ class RowCompletion:
         if self.plan is not None:
             stored = typed_rows(stored, self.plan)
         found = {}
-        for name, _ in self.sources:
+        for name in self.sources:
             if name in stored.column_names and has_placeholder(stored[name]):
                 found[name] = provided(contiguous(stored[name]), history)
         return EventValues(history, stored, found)
@@ -104,7 +104,7 @@ class RowCompletion:
 
         A value that no row had becomes null and is recorded in the row's `_airbyte_meta.changes`.
         """
-        history, sources = values.history, dict(self.sources)
+        history, sources = values.history, self.sources
         is_shown = (history.rows == made_of.values[history.group]) & history.record
         lost: dict[int, list[str]] = {}
         texts: dict[int, dict[str, str | None]] = {}
@@ -132,7 +132,7 @@ def completion_of(table: OpenTable, spec: KeySpec, *, logged: bool) -> RowComple
     return RowCompletion(
         columns=tuple(column.name for column in columns),
         plan=typed_plan(table.stream, table.schema) if table.layout.of_text else None,
-        sources=tuple((one.name, one.source) for one in columns if one.source not in key and not one.source.startswith(CDC_FIELDS)),
+        sources={one.name: one.source for one in columns if one.source not in key and not one.source.startswith(CDC_FIELDS)},
         net=logged and not any(column.source.startswith(CDC_FIELDS) for column in columns),
     )
 

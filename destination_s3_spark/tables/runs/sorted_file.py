@@ -71,9 +71,9 @@ _OFFSETS = {FileKind.TOMBSTONE: BURIED_OFFSET, FileKind.CURRENT: OPENED_OFFSET, 
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """A row group of a sorted file, or a part of one: bounds of its keys, number of rows, and size in Arrow memory.
+    """A row group of a sorted file, or a part of one: inclusive bounds of its keys, number of rows, and size in Arrow memory.
 
-    Its keys may go on to the first key of the next one, inclusive.
+    As far as its file's index tells, its last key is the first one of the next row group.
     """
 
     first: bytes
@@ -297,8 +297,11 @@ class SortedFile:
                 yield number
 
     def _merge_form(self, stored: pa.Table) -> pa.Table:
-        payload = _only_extracted_at(stored, self._form.schema) if self._kind is FileKind.TOMBSTONE else project(stored, self._form.payload)
-        columns: list[Any] = [payload[name] for name in self._form.payload.names]
+        names = self._form.payload.names
+        # A tombstone has no more of the payload than the time of its extraction.
+        wanted = pa.schema([*self._form.schema][: len(names)]) if self._kind is FileKind.TOMBSTONE else self._form.payload
+        payload = project(stored, wanted)
+        columns: list[Any] = [payload[name] for name in names]
         columns.append(stored[KEY] if KEY in stored.column_names else key_column(payload, self._form.spec))
         if self._form.spec.cursor is not None:
             columns.append(self._cursor(stored, payload, self._form.spec.cursor))
@@ -333,11 +336,6 @@ def _controls(spec: KeySpec) -> list[pa.Field[Any]]:
     """Return the control columns that all sorted files except final ones have."""
     cursor = [] if spec.cursor is None else [pa.field(CURSOR, arrow_type(spec.cursor.type))]
     return [pa.field(KEY, pa.binary()), *cursor]
-
-
-def _only_extracted_at(stored: pa.Table, schema: pa.Schema) -> pa.Table:
-    columns = [stored[EXTRACTED_AT] if field.name == EXTRACTED_AT else pa.nulls(len(stored), field.type) for field in schema]
-    return pa.table(columns, schema=schema)
 
 
 def index_of(metadata: pq.FileMetaData) -> tuple[RowGroup, ...]:
