@@ -58,8 +58,7 @@ class RenderTask:
     runs: tuple[EventRun, ...]
     low: int
     high: int
-    columns: LogColumns
-    options: ChangeLogOptions
+    images: Images
     start: OperationCount
     key: str
     resources: TaskResources
@@ -168,7 +167,7 @@ class MergeLog:
         for low, high, inside in _cut(counts, parts):
             key = self._next_key()
             bounds = self._span.position(low), self._span.position(high)
-            tasks.append(RenderTask(tuple(runs), *bounds, self._images.columns, self._images.options, start, key, self._resources.task))
+            tasks.append(RenderTask(tuple(runs), *bounds, self._images, start, key, self._resources.task))
             start += inside
             expected.append(inside.total)
         files = yield from Work(render_changes, tasks, lambda _: size).results()
@@ -216,9 +215,9 @@ def render_changes(task: RenderTask) -> FileEntry:
 
     Raises TransientError, or DataError for a missing scratch run. Nothing stays staged after an error.
     """
-    columns = task.columns
+    columns, options = task.images.columns, task.images.options
     sink = StagedFileSink(task.resources.s3, task.key)
-    with StagedFile(FileKind.CHANGES, sink, open_changes(sink, columns, task.options, task.start)) as file:
+    with StagedFile(FileKind.CHANGES, sink, open_changes(sink, columns, options, task.start)) as file:
         for events in read_events(task.runs, task.low, task.high, columns.event_schema, task.resources):
             for batch in batches_of(events, WRITE_BYTES):
                 file.write(batch)

@@ -57,7 +57,10 @@ class HistoryGroup:
 
 
 class HistoryMerge:
-    """The history's part of one merge."""
+    """The history's part of one merge.
+
+    With Mode.MERGE the tasks that merge the table also write the files of valid versions; otherwise tasks of their own do.
+    """
 
     def __init__(self, table: OpenTable, live: LiveFiles, form: TableFormat, inputs: MergeInputs, resources: Resources) -> None:
         self._table = table
@@ -66,18 +69,8 @@ class HistoryMerge:
         self._resources = resources
         self._sizes = Sizes(form.target_file_bytes, resources.task.budget_bytes, form.is_plain)
         self._live = [file for file in live.files if file.kind in HISTORY_KINDS]
-        self._mark, self._mode = self._begun(pending=live.pending is not None)
+        self._mark, self.mode = self._begun(pending=live.pending is not None)
         self._notice = noticed(table)
-
-    @property
-    def compares(self) -> bool:
-        """Whether rows take the place of the table, so that versions of rows which waited before come in between."""
-        return self._mode is Mode.COMPARE
-
-    @property
-    def together(self) -> bool:
-        """Whether the tasks that merge the table also write the files of valid versions."""
-        return self._mode is Mode.MERGE
 
     @cached_property
     def _alike(self) -> bool:
@@ -88,12 +81,12 @@ class HistoryMerge:
     @property
     def time_factor(self) -> float:
         """The time of a merge with the history, as a multiple of that of the tasks that merge the table."""
-        return 1 if self.together else TIME_APART
+        return 1 if self.mode is Mode.MERGE else TIME_APART
 
     @cached_property
     def inputs(self) -> MergeInputs:
         """The input files of the merge. Files of valid versions take the place of the final files with the same rows; others are beside."""
-        if not self.together:
+        if self.mode is not Mode.MERGE:
             return self._inputs
         current = self._of(FileKind.CURRENT)
         copies = {(file.copy_of, file.rows): file for file in current if file.copy_of is not None}
@@ -103,7 +96,7 @@ class HistoryMerge:
 
     def task(self, planned: PlannedRange) -> VersionTask | None:
         """Return the history's part of the merge of a range. None if tasks of its own find the versions."""
-        if not self.together:
+        if self.mode is not Mode.MERGE:
             return None
         return VersionTask(
             form=self._form,
@@ -116,11 +109,11 @@ class HistoryMerge:
         )
 
     def version_key(self) -> str | None:
-        return self._key(FileKind.CURRENT) if self.together else None
+        return self._key(FileKind.CURRENT) if self.mode is Mode.MERGE else None
 
     def group(self, runs: Sequence[FileEntry], plan: MergePlan, ranges: Sequence[MergedRange]) -> Steps[HistoryGroup]:
         """Stage the files of the history, as steps of an update. `runs` have every version that the merge takes."""
-        if not self.together:
+        if self.mode is not Mode.MERGE:
             return (yield from self._apart(runs))
         replaced = {file.key for file in plan.replaced}
         gone = [file for file in self.inputs.versions if file.key in replaced]
@@ -199,7 +192,7 @@ class HistoryMerge:
             high=planned.high,
             sources=tuple(sources_within(files, planned.low, planned.high)),
             form=self._form,
-            mode=self._mode,
+            mode=self.mode,
             ended=tuple(sources_within(self._closed_files, planned.low, planned.high)),
             notice=self._notice,
             keys=tuple(self._key(FileKind.CURRENT) for _ in range(2 * count + 1)),

@@ -7,7 +7,6 @@ Versions are looked for only where records came. Softly deleted rows have no val
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -23,9 +22,10 @@ from destination_s3_spark.tables.history.ends import Ends
 from destination_s3_spark.tables.history.form import HistoryForm
 from destination_s3_spark.tables.history.task import EndedOutput, EndedVersions
 from destination_s3_spark.tables.history.versions import Mode, versions_of
-from destination_s3_spark.tables.runs.keys import KEY, OFFSET
+from destination_s3_spark.tables.runs.keys import KEY, OFFSET, after
 from destination_s3_spark.tables.runs.merged_rows import RowSource, complete_rows, row_streams
 from destination_s3_spark.tables.runs.refreshed import Notice
+from destination_s3_spark.tables.runs.sorted_file import position
 from destination_s3_spark.tables.runs.winners import BURIED_OFFSET, OPENED_OFFSET, STORED_OFFSET, Indices, Ranking, ranking
 from destination_s3_spark.tables.stored.conversion import project
 from destination_s3_spark.tables.updates.resources import TaskResources
@@ -135,7 +135,7 @@ class _ValidVersions:
             parts.append(self._rows)
             rows = next(self._portions, None)
             self._rows, self._has_more = (self._rows.slice(0, 0), False) if rows is None else (rows, True)
-        count = bisect_right(range(len(self._rows)), last, key=lambda row: self._rows[KEY][row].as_py())
+        count = position(self._rows[KEY], after(last))
         found = pa.concat_tables([*parts, self._rows.slice(0, count)])
         self._rows = self._rows.slice(count)
         self.taken += len(found)

@@ -7,7 +7,6 @@ all decisive rows take the place of a winner. Memory is a few portions per sourc
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -22,7 +21,7 @@ import pyarrow.compute as pc
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.storage.ranged import opened
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.tables.runs.keys import KEY, keys_of, lower, upper
+from destination_s3_spark.tables.runs.keys import KEY, after, keys_of, lower, upper
 from destination_s3_spark.tables.runs.sorted_file import RUN_OPTIONS, MergeForm, SortedFile, position
 from destination_s3_spark.tables.runs.winners import winners
 from destination_s3_spark.tables.updates.resources import TaskResources
@@ -127,19 +126,16 @@ class RowStream:
     @property
     def last(self) -> bytes:
         """The greatest key among the available rows. Only after `fill`."""
-        return self._key(len(self._filled) - 1)
+        key: bytes = self._filled[KEY][-1].as_py()
+        return key
 
     def take(self, bound: bytes) -> pa.Table:
         """Take the available rows up to and including this key. Only after `fill`."""
         rows = self._filled
-        count = len(rows) if self.last <= bound else bisect_right(range(len(rows)), bound, key=self._key)
+        count = len(rows) if self.last <= bound else position(rows[KEY], after(bound))
         self._rows = rows.slice(count) if count < len(rows) else None
         self.taken += count
         return rows.slice(0, count)
-
-    def _key(self, row: int) -> bytes:
-        key: bytes = self._filled[KEY][row].as_py()
-        return key
 
     @property
     def _filled(self) -> pa.Table:

@@ -21,6 +21,7 @@ from destination_s3_spark.tables.columns.row_plan import file_columns
 from destination_s3_spark.tables.commit.batch import CommitResult
 from destination_s3_spark.tables.commit.generation import NOTHING
 from destination_s3_spark.tables.history.group import HistoryGroup, HistoryMerge
+from destination_s3_spark.tables.history.versions import Mode
 from destination_s3_spark.tables.merge.plan import MergePlan, PlannedRange, Sizes, file_count, full_bytes
 from destination_s3_spark.tables.merge.planning import plan_of
 from destination_s3_spark.tables.merge.refresh import (
@@ -103,7 +104,7 @@ class Merge:
     def _steps(self) -> Update:
         self._compared = compared = compared_files(self.table, self.live, self.form, [file for file, _ in self.inputs.unsorted])
         self._history = history = self._history_part()
-        between = compared is not None or (history is not None and history.compares)
+        between = compared is not None or (history is not None and history.mode is Mode.COMPARE)
         waiting = waiting_files(self.table, self.live, self.form) if between else []
         self._log = self._log_part(waiting)
         runs = yield from self._runs(every_version=self._log is not None or history is not None)
@@ -122,7 +123,7 @@ class Merge:
         logged = yield from self._logged(plan, ranges)
         versions = HistoryGroup()
         if history is not None:
-            versions = yield from history.group((*runs, *waited) if history.compares else runs, plan, ranges)
+            versions = yield from history.group((*runs, *waited) if history.mode is Mode.COMPARE else runs, plan, ranges)
         self._scratch += versions.scratch
         staged = [*(file for done in ranges for file in done.files), *tombstones]
         result = self._commit(plan, staged, logged, versions, compacted=bool(tombstones), lacked=sum(done.kept for done in ranges))
