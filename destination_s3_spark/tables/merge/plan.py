@@ -35,7 +35,10 @@ ROOM_SHARE = 17 / 16
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A sorted run of rows to merge, or of tombstones. `size` is the object's size, `offset` the arrival of its first row."""
+    """A sorted run of rows to merge, or of tombstones, or the row groups of one that may have keys of a range.
+
+    `size` is the object's size, `offset` the arrival of its first row.
+    """
 
     key: str
     size: int
@@ -57,19 +60,6 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """The row groups of a run that may have keys of a range."""
-
-    run: Run
-    groups: range
-
-    @property
-    def first(self) -> bytes:
-        """A lower bound of the keys."""
-        return self.run.groups[self.groups.start].first
-
-
-@dataclass(frozen=True, slots=True)
 class PlannedRange:
     """The work of one task: all files and row groups that may have keys of its range.
 
@@ -79,8 +69,8 @@ class PlannedRange:
     low: bytes
     high: bytes | None
     table: tuple[SortedTableFile, ...]
-    runs: tuple[Part, ...]
-    tombstones: tuple[Part, ...]
+    runs: tuple[Run, ...]
+    tombstones: tuple[Run, ...]
     rows: float
     bytes: int
 
@@ -149,7 +139,7 @@ def _planned_ranges(span: _Span, runs: Sequence[Run], tombstones: Sequence[Run],
         table = tuple(file for file in span.files if file.last >= low and (high is None or file.first < high))
         parts = tuple(_parts(runs, low, high))
         dead = tuple(_parts(tombstones, low, high)) if parts else ()
-        size = sum(file.bytes for file in table) + sum(part.run.groups[index].bytes for part in parts for index in part.groups)
+        size = sum(file.bytes for file in table) + sum(group.bytes for part in parts for group in part.groups)
         yield PlannedRange(low, high, table, parts, dead, rows, size)
 
 
@@ -255,8 +245,8 @@ def _parts_in_memory(span: _Span, runs: Sequence[Run], budget_bytes: int) -> int
     A task holds a row group of each run that it has reached. If these row groups alone exceed the budget, a task must be able to hold all
     of its rows.
     """
-    inside = [list(_groups([run], span.low, span.high)) for run in runs]
-    if deepest((groups[0].first, groups[-1].last, max(group.bytes for group in groups)) for groups in inside if groups) <= budget_bytes:
+    inside = [part.groups for part in _parts(runs, span.low, span.high)]
+    if deepest((groups[0].first, groups[-1].last, max(group.bytes for group in groups)) for groups in inside) <= budget_bytes:
         return 1
     size = sum(group.bytes for groups in inside for group in groups)
     rows = sum(group.rows for groups in inside for group in groups)
@@ -271,13 +261,13 @@ def deepest(stretches: Iterable[tuple[bytes, bytes, float]]) -> float:
     return max(accumulate(size for _, size in sorted(edges)), default=0.0)
 
 
-def _parts(runs: Sequence[Run], low: bytes, high: bytes | None) -> Iterator[Part]:
+def _parts(runs: Sequence[Run], low: bytes, high: bytes | None) -> Iterator[Run]:
     for run in runs:
         start = bisect_left(run.groups, low, key=lambda group: group.last)
         stop = len(run.groups) if high is None else bisect_left(run.groups, high, key=lambda group: group.first)
         if start < stop:
-            yield Part(run, range(start, stop))
+            yield replace(run, groups=run.groups[start:stop])
 
 
 def _groups(runs: Sequence[Run], low: bytes, high: bytes | None) -> Iterator[RowGroup]:
-    return (part.run.groups[index] for part in _parts(runs, low, high) for index in part.groups)
+    return (group for part in _parts(runs, low, high) for group in part.groups)

@@ -191,8 +191,8 @@ def sources_of(planned: PlannedRange, table: TableFormat) -> tuple[RowSource, ..
     kind = FileKind.STATE if table.has_state else FileKind.FINAL
     return (
         *(RowSource(kind, file.key, file.size, first=file.first) for file in planned.table if not file.of_history),
-        *(RowSource(FileKind.TOMBSTONE, part.run.key, part.run.size, first=part.first) for part in planned.tombstones),
-        *(RowSource(FileKind.DELTA, part.run.key, part.run.size, part.run.offset, part.first) for part in planned.runs),
+        *(RowSource(FileKind.TOMBSTONE, run.key, run.size, first=run.groups[0].first) for run in planned.tombstones),
+        *(RowSource(FileKind.DELTA, run.key, run.size, run.offset, run.groups[0].first) for run in planned.runs),
     )
 
 

@@ -46,7 +46,7 @@ def test_a_first_load_is_one_unbounded_range() -> None:
     plan = plan_merge([], [run_of((1, 5), (5, 9))], [], SIZES)
 
     assert ranges(plan) == [(b"", None)]
-    assert [(part.run.key, part.groups) for part in plan.ranges[0].runs] == [("run", range(2))]
+    assert plan.ranges[0].runs == (run_of((1, 5), (5, 9)),)
     assert plan.replaced == ()
 
 
@@ -102,7 +102,7 @@ def test_spans_between_files_that_stay_are_ranges_of_their_own() -> None:
     plan = plan_merge(files, [run_of((12, 13), name="a"), run_of((35, 36), name="b"), run_of((60, 61), name="c")], [], SIZES)
 
     assert replaced(plan) == ["10-19", "30-39"]
-    assert [[part.run.key for part in piece.runs] for piece in plan.ranges] == [["a"], ["b"], ["c"]]
+    assert [[part.key for part in piece.runs] for piece in plan.ranges] == [["a"], ["b"], ["c"]]
     assert plan.ranges[2].high is None
 
 
@@ -171,7 +171,7 @@ def test_tombstones_are_read_where_runs_are_and_touch_nothing() -> None:
     plan = plan_merge([table_file(10, 19), table_file(40, 49)], [run_of((12, 13))], [dead], SIZES)
 
     assert replaced(plan) == ["10-19"]
-    assert [(part.run.key, part.groups) for part in plan.ranges[0].tombstones] == [("dead", range(2))]
+    assert [(part.key, part.groups) for part in plan.ranges[0].tombstones] == [("dead", dead.groups[:2])]
 
 
 def test_much_data_is_cut_into_ranges_of_about_the_target_size() -> None:
@@ -288,8 +288,8 @@ def test_a_plan_covers_each_key_once_and_reaches_into_no_file_that_stays(
             assert all(file not in piece.table for piece in plan.ranges)
     for piece in plan.ranges:
         for given_runs, parts in ((runs, piece.runs), (dead if piece.runs else [], piece.tombstones)):
-            found = {part.run.key: part.groups for part in parts}
+            found = {part.key: part.groups for part in parts}
             for run in given_runs:
-                for index, group in enumerate(run.groups):
+                for group in run.groups:
                     overlaps = group.last >= piece.low and (piece.high is None or group.first < piece.high)
-                    assert (index in found.get(run.key, ())) == overlaps
+                    assert (group in found.get(run.key, ())) == overlaps
