@@ -117,7 +117,7 @@ def _opened(task: SortedEraseTask, stack: ExitStack) -> FileOfSeries:
         case FileKind.TOMBSTONE:
             return stack.enter_context(table.tombstone_file(key, task.s3))
         case FileKind.DELTA:
-            return stack.enter_context(run_file(table.form, key, task.s3))
+            return stack.enter_context(run_file(table.form, key, task.s3, scratch=False))
         case FileKind.CURRENT | FileKind.CLOSED if isinstance(table.options, ParquetOptions):
             sink = StagedFileSink(task.s3, key, _metadata(file))
             writer = SortedFileWriter(sink, version_columns(table), table.spec, table.options)

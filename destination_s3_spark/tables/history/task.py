@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
+from math import inf
 
 import pyarrow as pa
 
@@ -21,7 +22,7 @@ from destination_s3_spark.tables.history.versions import Mode, Versions, sorted_
 from destination_s3_spark.tables.runs.merged_rows import ROUNDS_SHARE, RowSource, complete_rows, row_streams, rows_taken
 from destination_s3_spark.tables.runs.refreshed import Notice
 from destination_s3_spark.tables.runs.table_format import MERGED_PIECE_BYTES, run_file
-from destination_s3_spark.tables.staged.staged_file import FileSeries, StagedFile, batches_of
+from destination_s3_spark.tables.staged.staged_file import FileSeries
 from destination_s3_spark.tables.updates.resources import TaskResources
 
 HELD_SHARE = 8
@@ -106,28 +107,20 @@ def _versioned(task: HistoryTask, *, may_stay: bool) -> VersionedRange | None:
         return VersionedRange(files.stage(), not changed, ended.finish(), taken[FileKind.DELTA], taken[FileKind.CURRENT])
 
 
-@dataclass(slots=True)
 class EndedOutput:
     """The scratch run of a task's ended versions. `stack` drops what is not finished."""
 
-    form: HistoryForm
-    key: str
-    s3: S3Settings
-    stack: ExitStack
-    _run: StagedFile[pa.RecordBatch] | None = None
-    _late: bool = False
+    def __init__(self, form: HistoryForm, key: str, s3: S3Settings, stack: ExitStack) -> None:
+        self._run = FileSeries([key], inf, lambda key: stack.enter_context(run_file(form.merge, key, s3, scratch=True)))
+        self._late = False
 
     def write(self, versions: Versions) -> None:
         self._late |= len(versions.late) > 0
-        rows = sorted_by_time(pa.concat_tables([versions.closed, versions.late]))
-        for batch in batches_of(rows, MERGED_PIECE_BYTES):
-            if self._run is None:
-                self._run = self.stack.enter_context(run_file(self.form.merge, self.key, self.s3))
-            self._run.write(batch)
+        self._run.write(sorted_by_time(pa.concat_tables([versions.closed, versions.late])), MERGED_PIECE_BYTES)
 
     def finish(self) -> EndedVersions | None:
         """Publish the run, if there are any rows. Raises TransientError."""
-        return None if self._run is None else EndedVersions(self._run.publish(), self._late)
+        return next((EndedVersions(run, self._late) for run in self._run.stage()), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import chain
 from math import ceil
 
 import pyarrow as pa
@@ -29,7 +28,7 @@ from destination_s3_spark.tables.runs.keys import RAW_ID, KeySpec, keys_of, lowe
 from destination_s3_spark.tables.runs.merged_rows import RowSource, all_rows, bytes_read, merged_rows, row_streams
 from destination_s3_spark.tables.runs.sorted_file import ARROW_BYTES, RUN_OPTIONS, RUN_PIECE_BYTES, MergeForm, RunFile, run_rows
 from destination_s3_spark.tables.runs.table_format import run_file
-from destination_s3_spark.tables.staged.staged_file import StagedFile, batches_of
+from destination_s3_spark.tables.staged.staged_file import FileSeries, StagedFile
 from destination_s3_spark.tables.stored.rewrite import Stored
 from destination_s3_spark.tables.updates.resources import TaskResources
 from destination_s3_spark.tables.updates.steps import Steps, Work
@@ -192,28 +191,16 @@ def combine_runs(task: CombineTask) -> CombinedRun:
 
     Raises ConfigError, TransientError or DataError. Nothing stays staged after an error.
     """
-    files: list[FileEntry] = []
-    keys = iter(task.keys)
     with ExitStack() as stack:
         streams = stack.enter_context(row_streams(task.sources, task.form, (b"", None), task.resources))
-        tables = all_rows(streams) if task.every_version else merged_rows(streams, task.form)
-        batches = chain.from_iterable(batches_of(rows, task.piece_bytes) for rows in tables)
-        while (first := next(batches, None)) is not None:
-            size = task.object_bytes if len(files) < len(task.keys) - 1 else None
-            file = stack.enter_context(run_file(task.form, next(keys), task.resources.s3))
-            _fill(file, chain([first], batches), size)
-            files.append(file.stage() if task.staged else file.publish())
-    return CombinedRun(tuple(files), sum(stream.taken for stream in streams))
 
+        def started(key: str) -> StagedFile[pa.RecordBatch]:
+            return stack.enter_context(run_file(task.form, key, task.resources.s3, scratch=not task.staged))
 
-def _fill(file: StagedFile[pa.RecordBatch], batches: Iterable[pa.RecordBatch], full_bytes: int | None) -> None:
-    """Write the next batches, of about so many bytes at most. Takes only the batches that go into the file."""
-    size = 0
-    for batch in batches:
-        file.write(batch)
-        size += batch.nbytes
-        if full_bytes is not None and size >= full_bytes:
-            break
+        files = FileSeries(task.keys, task.object_bytes, started, row_bytes=None)
+        for rows in all_rows(streams) if task.every_version else merged_rows(streams, task.form):
+            files.write(rows, task.piece_bytes)
+        return CombinedRun(files.stage(), sum(stream.taken for stream in streams))
 
 
 def _deepest(runs: Sequence[FileEntry]) -> float:

@@ -49,10 +49,10 @@ class FileKeys:
         return FileKeys(key_in(self.final, folder), state, versions)
 
 
-def run_file(form: MergeForm, key: str, s3: S3Settings) -> StagedFile[pa.RecordBatch]:
-    """Start a run. It takes rows in merge form, in key order."""
+def run_file(form: MergeForm, key: str, s3: S3Settings, *, scratch: bool) -> StagedFile[pa.RecordBatch]:
+    """Start a run, which may be a scratch file. It takes rows in merge form, in key order."""
     sink = StagedFileSink(s3, key)
-    return StagedFile(FileKind.DELTA, sink, SortedFileWriter(sink, run_schema(form.payload, form.spec), form.spec))
+    return StagedFile(FileKind.DELTA, sink, SortedFileWriter(sink, run_schema(form.payload, form.spec), form.spec), scratch=scratch)
 
 
 @dataclass(frozen=True, slots=True)

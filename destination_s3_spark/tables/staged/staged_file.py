@@ -33,11 +33,14 @@ SeriesKey = TypeVar("SeriesKey")
 class StagedFile(Generic[Content]):
     """A file that `writer` writes into `sink`. Leaving the context with an error, or before `stage`, aborts the upload."""
 
-    def __init__(self, kind: FileKind, sink: StagedFileSink, writer: FileWriter[Content], partition: str | None = None) -> None:
+    def __init__(
+        self, kind: FileKind, sink: StagedFileSink, writer: FileWriter[Content], partition: str | None = None, *, scratch: bool = False
+    ) -> None:
         self._kind = kind
         self._sink = sink
         self._writer = writer
         self._partition = partition
+        self._scratch = scratch
         self._written: WrittenFile | None = None
 
     def __enter__(self) -> StagedFile[Content]:
@@ -69,8 +72,8 @@ class StagedFile(Generic[Content]):
         return FileEntry.staged(self._kind, self._sink.stage(), written, in_partition=self._partition is not None)
 
     def stage_all(self) -> tuple[FileEntry, ...]:
-        """As `PartitionedFiles.stage_all`: the one file."""
-        return (self.stage(),)
+        """As `PartitionedFiles.stage_all`: the one file. A scratch file becomes visible, too."""
+        return (self.publish() if self._scratch else self.stage(),)
 
     def publish(self) -> FileEntry:
         """Finish a scratch file and make it visible. Raises TransientError if its upload has gone."""
@@ -111,18 +114,18 @@ class FileSeries(Generic[SeriesKey]):
     """Staged files of rows, each up to `full_bytes`. When keys run out, the last file grows.
 
     `start` begins the file of the next key, in a context that aborts what is not staged. `row_bytes`: the estimated size of a row that
-    waits for the end of its row group.
+    waits for the end of its row group. None lets rows count as much as they take in Arrow memory.
     """
 
     def __init__(
-        self, keys: Iterable[SeriesKey], full_bytes: float, start: Callable[[SeriesKey], FileOfSeries], row_bytes: float = 0
+        self, keys: Iterable[SeriesKey], full_bytes: float, start: Callable[[SeriesKey], FileOfSeries], row_bytes: float | None = 0
     ) -> None:
         self._keys = deque(keys)
         self._full_bytes = full_bytes
         self._start = start
         self._row_bytes = row_bytes
         self._file: FileOfSeries | None = None
-        self._rows_in_file = 0
+        self._expected_bytes = 0.0
         self._staged: list[FileEntry] = []
 
     def write(self, rows: pa.Table, piece_bytes: int) -> None:
@@ -134,14 +137,14 @@ class FileSeries(Generic[SeriesKey]):
         """Write the next rows at once."""
         if not batch.num_rows:
             return
-        if self._file is not None and self._keys and max(self._file.bytes, self._rows_in_file * self._row_bytes) >= self._full_bytes:
+        if self._file is not None and self._keys and max(self._file.bytes, self._expected_bytes) >= self._full_bytes:
             self.stage()
         if self._file is None:
             if not self._keys:
                 raise Bug("A merge has rows and no key to write them to; nothing was committed.")
-            self._file, self._rows_in_file = self._start(self._keys.popleft()), 0
+            self._file, self._expected_bytes = self._start(self._keys.popleft()), 0
         self._file.write(batch)
-        self._rows_in_file += batch.num_rows
+        self._expected_bytes += batch.nbytes if self._row_bytes is None else batch.num_rows * self._row_bytes
 
     def stage(self) -> tuple[FileEntry, ...]:
         """Finish the open file, and return all files."""
