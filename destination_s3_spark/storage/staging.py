@@ -115,6 +115,7 @@ class StagedFileSink(io.RawIOBase):
         if self._parts:
             return False
         self.store.put(self.key, b"".join(self._pieces), self._metadata)
+        self._pieces.clear()  # a task may have many such files until it ends
         return True
 
     def abort(self) -> None:

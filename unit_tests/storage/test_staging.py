@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import sys
 import threading
 from dataclasses import replace
 from typing import Any
@@ -32,6 +33,15 @@ def proxied(s3_settings: S3Settings, s3_proxy: Any) -> S3Settings:
 
 def sink(settings: S3Settings, key: str = "k", metadata: dict[str, str] | None = None) -> StagedFileSink:
     return StagedFileSink(replace(settings, limits=ONCE), key, metadata)
+
+
+def test_a_file_that_was_put_is_not_kept_in_memory(s3_settings: S3Settings) -> None:
+    data = random.Random(1).randbytes(MIB)
+    before = sys.getrefcount(data)
+    with sink(s3_settings) as file:
+        file.write(data)
+        assert file.put()
+        assert sys.getrefcount(data) == before
 
 
 def write_and_stage(settings: S3Settings, size: int) -> None:

@@ -20,6 +20,7 @@ from destination_s3_spark.decoding.kernel_typer import record_typer
 from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.decoding.record_line import UnreadableRecord
 from destination_s3_spark.decoding.reference import converter_of, typed_array
+from destination_s3_spark.decoding.temporal import DAY_US
 from destination_s3_spark.decoding.value_text import Texts, value_texts
 from destination_s3_spark.errors import ConfigError, DataError
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Decimal, Scalar, readable
@@ -203,7 +204,7 @@ def _loses(batch: pa.RecordBatch, origins: list[TableField], column: TableField,
         pair = origin.type, column.type
         if pair == (Scalar.STRING, Scalar.DATE):
             times = _typed_from(value_texts(batch[origin.name], origin.type), _TIMESTAMPS[1], (None, 0, ""), Changes())
-            if pc.any(pc.not_equal(times, cast.cast(times.type))).as_py():
+            if (times.filter(cast.is_valid()).drop_null().cast(pa.int64()).to_numpy() % DAY_US).any():
                 return True
         if not isinstance(origin.type, Scalar | Decimal) and not takes(column.type, origin.type):
             texts = zip(value_texts(batch[origin.name], origin.type), value_texts(cast, column.type), strict=True)

@@ -16,6 +16,7 @@ import pytest
 from destination_s3_spark.decoding.kernel_typer import record_typer
 from destination_s3_spark.decoding.plan import RowPlan, Values
 from destination_s3_spark.decoding.record_typer import TypedBlock
+from destination_s3_spark.decoding.value_text import value_texts
 from destination_s3_spark.errors import ConfigError, DataError
 from destination_s3_spark.formats.parquet import ParquetFile, ParquetOptions
 from destination_s3_spark.schema.airbyte_type import (
@@ -312,6 +313,12 @@ def test_a_value_the_new_type_cannot_hold_is_refused(stored: AirbyteType, wanted
 def test_a_value_that_would_lose_a_part_is_refused(stored: AirbyteType, wanted: AirbyteType, value: str) -> None:
     with pytest.raises(DoesNotFit):
         cast(stored, wanted, value)
+
+
+@pytest.mark.parametrize("value", ["+500000-01-01", "+5874897-12-31", "4713-01-01 BC"])
+def test_a_day_whose_midnight_has_no_number_of_microseconds_is_no_loss(value: str) -> None:
+    days = cast(Scalar.STRING, Scalar.DATE, f'"{value}"').column("x").combine_chunks()
+    assert value_texts(days, Scalar.DATE) == [f'"{value}"'.encode()]
 
 
 @pytest.mark.parametrize("value", ['{"name":"a","born":null}', '{"name":{"born":1}}', "{}", f'{{"name":{"9" * 5_000}}}'])
