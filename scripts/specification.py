@@ -6,14 +6,17 @@ in every variant of a `oneOf`. pydantic's schema differs in all three.
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from destination_s3_spark.config import SPEC_FILE
 from destination_s3_spark.config.config import ADVANCED, MOST_CHOICES, Config
-from destination_s3_spark.config.settings_model import NO_VARIANT, Applies
+from destination_s3_spark.config.settings_model import NO_VARIANT, Applies, Settings
 
 DOCUMENTATION_URL = "https://docs.airbyte.com/integrations/destinations/s3-spark"
 
@@ -42,11 +45,29 @@ def specification() -> dict[str, Any]:
 def documented_schema() -> dict[str, Any]:
     """Return the JSON schema of a configuration, with what options say of themselves for documentation."""
     schema = Config.model_json_schema()
+    parts = {**schema["$defs"], Config.__name__: schema}
+    for part, texts in _descriptions(Settings, {}):
+        for option, text in texts.items():
+            if part in parts:
+                parts[part]["properties"][option] = dict(sorted({**parts[part]["properties"][option], "description": text}.items()))
     for order, (name, option) in enumerate(schema["properties"].items()):
         schema["properties"][name] = dict(sorted({**option, "order": order}.items()))
     plain = _plain(schema, schema["$defs"])
     del plain["description"]  # the form has a title, and Config's docstring is for developers
     return plain
+
+
+def _descriptions(of: type[Settings], inherited: Mapping[str, str]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the name of each part that extends one, with the texts below its options. pydantic would read them at every start of a sync."""
+    for part in of.__subclasses__():
+        (of_class,) = ast.parse(inspect.getsource(part)).body
+        texts = dict(inherited)
+        for option, text in pairwise(getattr(of_class, "body", ())):
+            match option, text:
+                case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(description))):
+                    texts[name] = " ".join(description.split())
+        yield part.__name__, texts
+        yield from _descriptions(part, texts)
 
 
 def _for_the_form(schema: Any) -> Any:

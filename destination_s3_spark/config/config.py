@@ -1,7 +1,7 @@
 """Configuration of a sync: destination-s3's options, and additional groups that are all optional.
 
 A mapping (`--config`) becomes a frozen `Config`, or a ConfigError that names the option and never its value. `spec.json` is generated from
-these models (see `scripts/specification.py`): users read their titles, their descriptions and the docstrings of the parts below.
+these models (see `scripts/specification.py`): users read the titles and the docstrings of the parts below and of their options.
 """
 
 from __future__ import annotations
@@ -68,52 +68,42 @@ class Spark(Settings):
     master: Annotated[str, Shape(MASTER, "local[*], local[4] or spark://host:7077")] = Field(
         "local[*]",
         title="Master",
-        description=(
-            "Where tasks run. Inside this connector: local[*] for one per CPU at once, local[N] for N. On a cluster, merges and rewrites: "
-            "spark://host:port, its standalone master; yarn; k8s://https://host:port, Kubernetes' API server."
-        ),
         examples=["local[*]", "local[4]", "spark://spark-master:7077", "k8s://https://kubernetes.default.svc", "yarn"],
         json_schema_extra=documented(page="cluster.md"),
     )
+    """Where tasks run. Inside this connector: local[*] for one per CPU at once, local[N] for N. On a cluster, merges and rewrites:
+    spark://host:port, its standalone master; yarn; k8s://https://host:port, Kubernetes' API server.
+    """
     driver_memory: Annotated[str, Shape(r"^[1-9][0-9]*[mg]$", "512m or 1g")] | None = Field(
-        None,
-        title="JVM memory",
-        description="The heap of Spark's JVM, at least 453m. By default a share of the container's memory; records never enter it.",
-        examples=["512m", "1g"],
+        None, title="JVM memory", examples=["512m", "1g"]
     )
+    """The heap of Spark's JVM, at least 453m. By default a share of the container's memory; records never enter it."""
     conf: Annotated[dict[str, str], BeforeValidator(properties), WithJsonSchema({"type": "string"})] = Field(
         default_factory=dict,
         title="Spark properties",
-        description=(
-            "More Spark properties, a name and its value on each line as in spark-defaults.conf: of memory, cores, network, encryption, "
-            "scheduling, Kubernetes and YARN. Others are refused, such as those that load code."
-        ),
         examples=["spark.executor.memory 4g\nspark.executor.cores 2"],
         json_schema_extra={"multiline": True, **documented(page="cluster.md#spark-properties")},
     )
+    """More Spark properties, a name and its value on each line as in spark-defaults.conf: of memory, cores, network, encryption,
+    scheduling, Kubernetes and YARN. Others are refused, such as those that load code.
+    """
     authenticate_secret: SecretStr | None = Field(
-        None,
-        title="Secret of the cluster",
-        description="The secret that a standalone cluster with spark.authenticate shares with its applications.",
-        examples=["a-shared-secret"],
-        json_schema_extra={"airbyte_secret": True},
+        None, title="Secret of the cluster", examples=["a-shared-secret"], json_schema_extra={"airbyte_secret": True}
     )
+    """The secret that a standalone cluster with spark.authenticate shares with its applications."""
     kubernetes_token: SecretStr | None = Field(
         None,
         title="Kubernetes token",
-        description=("The token of a Kubernetes account that may make pods. Airbyte mounts none in syncs. It needs a k8s master."),
         examples=["eyJhbGciOiJSUzI1NiIsImtpZCI6Ii..."],
         json_schema_extra={"airbyte_secret": True, **documented(page="cluster.md#kubernetes")},
     )
+    """The token of a Kubernetes account that may make pods. Airbyte mounts none in syncs. It needs a k8s master."""
     executor_credentials: Literal["own", "forward"] = Field(
-        "own",
-        title="Credentials of executors",
-        description=(
-            "How executors on a cluster reach the bucket: own, by AWS's default chain on their machines; forward, with this connector's "
-            "credentials, which takes an authenticated and encrypted cluster."
-        ),
-        json_schema_extra=documented(page="cluster.md#credentials"),
+        "own", title="Credentials of executors", json_schema_extra=documented(page="cluster.md#credentials")
     )
+    """How executors on a cluster reach the bucket: own, by AWS's default chain on their machines; forward, with this connector's
+    credentials, which takes an authenticated and encrypted cluster.
+    """
 
     @field_validator("driver_memory")
     @classmethod
@@ -154,59 +144,27 @@ class Spark(Settings):
 class Batching(Settings):
     """When records are committed, and where they wait until then."""
 
-    max_batch_mb: int = Field(
-        512,
-        ge=1,
-        title="Batch size (MB)",
-        description="Records of all streams together that are committed at once, at the next STATE. Larger batches make larger files.",
-        examples=[1024],
-    )
-    max_batch_age_s: int = Field(
-        300,
-        ge=1,
-        le=900,
-        title="Batch age (seconds)",
-        description="How long a STATE may wait for its batch to be committed. Airbyte expects one at least every 15 minutes.",
-        examples=[60],
-    )
+    max_batch_mb: int = Field(512, ge=1, title="Batch size (MB)", examples=[1024])
+    """Records of all streams together that are committed at once, at the next STATE. Larger batches make larger files."""
+    max_batch_age_s: int = Field(300, ge=1, le=900, title="Batch age (seconds)", examples=[60])
+    """How long a STATE may wait for its batch to be committed. Airbyte expects one at least every 15 minutes."""
     end_of_input: Literal["needs_state", "completes"] = Field(
-        "needs_state",
-        title="End of the input",
-        description=(
-            "What completes a stream where no stream status comes (a custom connector, a pipe). needs_state: a STATE after its last "
-            "record. completes: the end of the input, for sources that send no STATE; only tables.unproven_replacement then protects the "
-            "table from one that died."
-        ),
-        json_schema_extra=documented(page="guarantees.md#when-a-stream-is-complete"),
+        "needs_state", title="End of the input", json_schema_extra=documented(page="guarantees.md#when-a-stream-is-complete")
     )
-    spool_dir: str | None = Field(
-        None,
-        title="Spool directory",
-        description="The local directory in which records wait for their batch. By default the system's temporary directory.",
-        examples=["/spool"],
-    )
-    max_spool_gb: float = Field(
-        4,
-        gt=0,
-        title="Spool size (GB)",
-        description=(
-            "The local disk space that waiting records may take, and events of change logs when they have left. When it is full, reading "
-            "pauses."
-        ),
-        examples=[20],
-    )
+    """What completes a stream where no stream status comes (a custom connector, a pipe). needs_state: a STATE after its last record.
+    completes: the end of the input, for sources that send no STATE; only tables.unproven_replacement then protects the table from one that
+    died.
+    """
+    spool_dir: str | None = Field(None, title="Spool directory", examples=["/spool"])
+    """The local directory in which records wait for their batch. By default the system's temporary directory."""
+    max_spool_gb: float = Field(4, gt=0, title="Spool size (GB)", examples=[20])
+    """The local disk space that waiting records may take, and events of change logs when they have left. When it is full,
+    reading pauses.
+    """
     max_line_mb: int = Field(
-        256,
-        ge=1,
-        le=1024,
-        title="Longest line (MB)",
-        description=(
-            "A longer line of the input ends the sync: it is broken, or its record needs more memory than there is, about 20 times its "
-            "size."
-        ),
-        examples=[512],
-        json_schema_extra=documented(page="guarantees.md#limits"),
+        256, ge=1, le=1024, title="Longest line (MB)", examples=[512], json_schema_extra=documented(page="guarantees.md#limits")
     )
+    """A longer line of the input ends the sync: it is broken, or its record needs more memory than there is, about 20 times its size."""
 
 
 def _endpoint_url(text: str) -> str:
@@ -230,76 +188,53 @@ class Config(OpenSettings):
     model_config = ConfigDict(title="S3 Spark Destination Spec")
     blank_is_a_value: ClassVar[frozenset[str]] = frozenset({"s3_bucket_path", "s3_bucket_region"})
 
-    access_key_id: SecretStr | None = Field(
-        None,
-        title="Access Key ID",
-        description="The access key for the bucket. Leave both key fields empty to use the role below or the environment's credentials.",
-        examples=["A012345678910EXAMPLE"],
-        json_schema_extra=SECRET,
-    )
+    access_key_id: SecretStr | None = Field(None, title="Access Key ID", examples=["A012345678910EXAMPLE"], json_schema_extra=SECRET)
+    """The access key for the bucket. Leave both key fields empty to use the role below or the environment's credentials."""
     secret_access_key: SecretStr | None = Field(
         None,
         validate_default=True,
         title="Secret Access Key",
-        description="The secret that belongs to the access key ID.",
         examples=["a012345678910ABCDEFGH/AbCdEfGhEXAMPLEKEY"],
         json_schema_extra=SECRET,
     )
+    """The secret that belongs to the access key ID."""
     role_arn: str | None = Field(
         None,
         title="Role ARN",
-        description=(
-            "An AWS role to assume when no access key is given. The external ID of its trust policy comes from the environment variable "
-            "AWS_ASSUME_ROLE_EXTERNAL_ID."
-        ),
         examples=["arn:aws:iam::123456789:role/ExternalIdIsYourWorkspaceId"],
         json_schema_extra=documented(page="iam-policy.md#keys-and-roles"),
     )
+    """An AWS role to assume when no access key is given. The external ID of its trust policy comes from the environment variable
+    AWS_ASSUME_ROLE_EXTERNAL_ID.
+    """
     s3_bucket_name: Annotated[str, Shape(r"^[^/:\s]+$", "my-bucket, or an access point's alias, without s3:// and without a path")] = Field(
-        title="S3 Bucket Name",
-        description="The bucket the tables are written to. It must exist. Another bucket or path starts new tables there.",
-        examples=["airbyte_sync"],
+        title="S3 Bucket Name", examples=["airbyte_sync"]
     )
-    s3_bucket_path: str = Field(
-        title="S3 Bucket Path",
-        description="The directory in the bucket under which everything is written.",
-        examples=["data_sync/test"],
-    )
-    s3_bucket_region: Region = Field(
-        "",
-        title="S3 Bucket Region",
-        description="The AWS region of the bucket. Regions of other stores go into s3.region.",
-        examples=["us-east-1"],
-        json_schema_extra={"always_show": True},
-    )
+    """The bucket the tables are written to. It must exist. Another bucket or path starts new tables there."""
+    s3_bucket_path: str = Field(title="S3 Bucket Path", examples=["data_sync/test"])
+    """The directory in the bucket under which everything is written."""
+    s3_bucket_region: Region = Field("", title="S3 Bucket Region", examples=["us-east-1"], json_schema_extra={"always_show": True})
+    """The AWS region of the bucket. Regions of other stores go into s3.region."""
     format: Format = Field(
-        title="Output Format",
-        description="The format of the final tables' files.",
-        discriminator="format_type",
-        json_schema_extra=documented(Applies.NEW_FILES, page="formats.md"),
+        title="Output Format", discriminator="format_type", json_schema_extra=documented(Applies.NEW_FILES, page="formats.md")
     )
-    s3_endpoint: Annotated[str, AfterValidator(_endpoint_url)] | None = Field(
-        None,
-        title="S3 Endpoint",
-        description="The URL of an S3-compatible store. Leave it empty for AWS. Metadata services of clouds are refused.",
-        examples=["http://localhost:9000"],
-    )
+    """The format of the final tables' files."""
+    s3_endpoint: Annotated[str, AfterValidator(_endpoint_url)] | None = Field(None, title="S3 Endpoint", examples=["http://localhost:9000"])
+    """The URL of an S3-compatible store. Leave it empty for AWS. Metadata services of clouds are refused."""
     s3_path_format: str | None = Field(
         None,
         title="S3 Path Format",
-        description=(
-            "How directories under the bucket path are named. By default as in the example. A table keeps the constant folder it began in."
-        ),
         examples=["${NAMESPACE}/${STREAM_NAME}/${YEAR}_${MONTH}_${DAY}_${EPOCH}_"],
         json_schema_extra=documented(Applies.NEW_FILES, page="integrations/destinations/s3-spark.md#naming"),
     )
+    """How directories under the bucket path are named. By default as in the example. A table keeps the constant folder it began in."""
     file_name_pattern: str | None = Field(
         None,
         title="File Name Pattern",
-        description="How files are named. By default {part_number}{format_extension}. A unique number and the extension are added.",
         examples=["{date}", "{date:yyyy_MM}", "{timestamp}", "{part_number}", "{sync_id}"],
         json_schema_extra=documented(Applies.NEW_FILES, page="integrations/destinations/s3-spark.md#naming"),
     )
+    """How files are named. By default {part_number}{format_extension}. A unique number and the extension are added."""
     tables: Tables = Field(default_factory=Tables, title="Tables", json_schema_extra=GROUPED)
     change_log: ChangeLog = Field(default_factory=ChangeLog, title="Change log", json_schema_extra=GROUPED)
     publish: Publish = Field(default_factory=Publish, title="Publishing", json_schema_extra=GROUPED)

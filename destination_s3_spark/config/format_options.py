@@ -1,6 +1,6 @@
 """The `format` part of the configuration. Names, values and defaults are destination-s3's, so that its configurations work unchanged.
 
-The docstrings of the variants are the descriptions that users read.
+The docstrings of the variants and of their options are the descriptions that users read.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ class AvroDeflate(OpenSettings):
 
     model_config = ConfigDict(title="Deflate")
     codec: Literal["Deflate"] = "Deflate"
-    compression_level: int = Field(0, ge=0, le=9, title="Deflate Level", description="0 stores fastest, 9 compresses most.", examples=[6])
+    compression_level: int = Field(0, ge=0, le=9, title="Deflate Level", examples=[6])
+    """0 stores fastest, 9 compresses most."""
 
 
 class AvroBzip2(OpenSettings):
@@ -93,7 +94,8 @@ class AvroXz(OpenSettings):
 
     model_config = ConfigDict(title="xz")
     codec: Literal["xz"] = "xz"
-    compression_level: int = Field(6, ge=0, le=9, title=LEVEL, description="0 is fastest, 9 compresses most.", examples=[9])
+    compression_level: int = Field(6, ge=0, le=9, title=LEVEL, examples=[9])
+    """0 is fastest, 9 compresses most."""
 
 
 class AvroZstandard(OpenSettings):
@@ -101,8 +103,10 @@ class AvroZstandard(OpenSettings):
 
     model_config = ConfigDict(title="zstandard")
     codec: Literal["zstandard"] = "zstandard"
-    compression_level: int = Field(3, ge=-5, le=22, title=LEVEL, description="-5 is fastest, 22 compresses most.", examples=[9])
-    include_checksum: bool = Field(False, title="Include Checksum", description="Whether each block carries a checksum of its content.")
+    compression_level: int = Field(3, ge=-5, le=22, title=LEVEL, examples=[9])
+    """-5 is fastest, 22 compresses most."""
+    include_checksum: bool = Field(False, title="Include Checksum")
+    """Whether each block carries a checksum of its content."""
 
 
 class AvroSnappy(OpenSettings):
@@ -139,59 +143,33 @@ class ParquetFormat(OpenSettings):
     compression_codec: ParquetCodec = Field(
         "UNCOMPRESSED",
         title="Compression Codec",
-        description="How the pages of a file are compressed. SNAPPY is read everywhere, ZSTD is smaller. LZO cannot be written.",
     )
-    block_size_mb: int = Field(
-        128,
-        ge=1,
-        title="Block Size (Row Group Size) (MB)",
-        description="How much data of a file stands together in one row group. Larger groups read faster and take more memory.",
-        examples=[64],
-    )
-    max_padding_size_mb: int = Field(
-        8,
-        ge=0,
-        title="Max Padding Size (MB)",
-        description="No effect: no padding is written.",
-        examples=[8],
-    )
-    page_size_kb: int = Field(
-        1024,
-        ge=1,
-        title="Page Size (KB)",
-        description="The smallest piece that a reader decompresses.",
-        examples=[256],
-    )
-    dictionary_page_size_kb: int = Field(
-        1024,
-        ge=1,
-        title="Dictionary Page Size (KB)",
-        description="How large the dictionary of a column may grow in a row group.",
-        examples=[512],
-    )
+    """How the pages of a file are compressed. SNAPPY is read everywhere, ZSTD is smaller. LZO cannot be written."""
+    block_size_mb: int = Field(128, ge=1, title="Block Size (Row Group Size) (MB)", examples=[64])
+    """How much data of a file stands together in one row group. Larger groups read faster and take more memory."""
+    max_padding_size_mb: int = Field(8, ge=0, title="Max Padding Size (MB)", examples=[8])
+    """No effect: no padding is written."""
+    page_size_kb: int = Field(1024, ge=1, title="Page Size (KB)", examples=[256])
+    """The smallest piece that a reader decompresses."""
+    dictionary_page_size_kb: int = Field(1024, ge=1, title="Dictionary Page Size (KB)", examples=[512])
+    """How large the dictionary of a column may grow in a row group."""
     dictionary_encoding: bool = Field(
         True,
         title="Dictionary Encoding",
-        description="Whether repeated values of a column are stored once and referred to.",
     )
+    """Whether repeated values of a column are stored once and referred to."""
     time_encoding: TimeEncoding = Field(
-        "time",
-        title="Time Encoding",
-        description=(
-            "How times of day are stored: time is Parquet's TIME in UTC, int64 plain microseconds since midnight for readers without TIME, "
-            "local TIME without a time zone."
-        ),
-        json_schema_extra=documented(Applies.NEW_TABLES, page="formats.md#encodings-of-a-table"),
+        "time", title="Time Encoding", json_schema_extra=documented(Applies.NEW_TABLES, page="formats.md#encodings-of-a-table")
     )
+    """How times of day are stored: time is Parquet's TIME in UTC, int64 plain microseconds since midnight for readers without TIME, local
+    TIME without a time zone.
+    """
     extracted_at_encoding: ExtractedAtEncoding | None = Field(
-        None,
-        title="Extraction Time Encoding",
-        description=(
-            "The unit of _airbyte_extracted_at. The default is milliseconds, as in destination-s3, and microseconds with publish.delta or "
-            "publish.iceberg."
-        ),
-        json_schema_extra=documented(Applies.NEW_TABLES, page="formats.md#encodings-of-a-table"),
+        None, title="Extraction Time Encoding", json_schema_extra=documented(Applies.NEW_TABLES, page="formats.md#encodings-of-a-table")
     )
+    """The unit of _airbyte_extracted_at. The default is milliseconds, as in destination-s3, and microseconds with publish.delta or
+    publish.iceberg.
+    """
 
     @field_validator("compression_codec")
     @classmethod

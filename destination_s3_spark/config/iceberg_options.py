@@ -1,4 +1,4 @@
-"""The `publish.iceberg` part of the configuration: the catalog in which tables are registered. Users read titles and descriptions."""
+"""The `publish.iceberg` part of the configuration: the catalog in which tables are registered. Users read titles and docstrings."""
 
 from __future__ import annotations
 
@@ -32,43 +32,20 @@ class IcebergRest(Settings):
 
     model_config = ConfigDict(title="REST catalog")
     type: Literal["rest"] = "rest"
-    uri: Annotated[str, AfterValidator(_http_url)] = Field(
-        title="URI",
-        description="The URL of the catalog's REST API, without /v1.",
-        examples=["https://catalog.example.com/api/catalog"],
-    )
-    warehouse: str | None = Field(
-        None,
-        title="Warehouse",
-        description="The name of the catalog or warehouse, where the server has several.",
-        examples=["lake"],
-    )
-    credential: SecretStr | None = Field(
-        None,
-        title="Credential",
-        description="The client id and the client secret for OAuth2, separated by a colon.",
-        json_schema_extra=HIDDEN,
-        examples=["id:secret"],
-    )
-    token: SecretStr | None = Field(
-        None,
-        title="Token",
-        description="A bearer token, in place of a credential.",
-        json_schema_extra=HIDDEN,
-        examples=["eyJhbGciOi..."],
-    )
-    scope: str | None = Field(
-        None,
-        title="Scope",
-        description="The OAuth2 scope to ask for. By default catalog.",
-        examples=["PRINCIPAL_ROLE:ALL"],
-    )
+    uri: Annotated[str, AfterValidator(_http_url)] = Field(title="URI", examples=["https://catalog.example.com/api/catalog"])
+    """The URL of the catalog's REST API, without /v1."""
+    warehouse: str | None = Field(None, title="Warehouse", examples=["lake"])
+    """The name of the catalog or warehouse, where the server has several."""
+    credential: SecretStr | None = Field(None, title="Credential", json_schema_extra=HIDDEN, examples=["id:secret"])
+    """The client id and the client secret for OAuth2, separated by a colon."""
+    token: SecretStr | None = Field(None, title="Token", json_schema_extra=HIDDEN, examples=["eyJhbGciOi..."])
+    """A bearer token, in place of a credential."""
+    scope: str | None = Field(None, title="Scope", examples=["PRINCIPAL_ROLE:ALL"])
+    """The OAuth2 scope to ask for. By default catalog."""
     oauth2_server_uri: Annotated[str, AfterValidator(_http_url)] | None = Field(
-        None,
-        title="OAuth2 server URI",
-        description="The URL that issues tokens. By default that of the catalog itself.",
-        examples=["https://login.example.com/oauth/token"],
+        None, title="OAuth2 server URI", examples=["https://login.example.com/oauth/token"]
     )
+    """The URL that issues tokens. By default that of the catalog itself."""
     namespace: Namespace | None = NAMESPACE_OPTION
 
 
@@ -86,17 +63,11 @@ class IcebergSql(Settings):
     model_config = ConfigDict(title="SQL database")
     type: Literal["sql"] = "sql"
     database_uri: SecretStr = Field(
-        title="Database URI",
-        description="The URI of the PostgreSQL database with user and password, as SQLAlchemy reads it.",
-        examples=["postgresql+psycopg2://airbyte:password@db.example.com/iceberg"],
-        json_schema_extra=HIDDEN,
+        title="Database URI", examples=["postgresql+psycopg2://airbyte:password@db.example.com/iceberg"], json_schema_extra=HIDDEN
     )
-    catalog_name: str = Field(
-        "default",
-        title="Catalog name",
-        description="The catalog's name in the database, for readers too.",
-        examples=["lake"],
-    )
+    """The URI of the PostgreSQL database with user and password, as SQLAlchemy reads it."""
+    catalog_name: str = Field("default", title="Catalog name", examples=["lake"])
+    """The catalog's name in the database, for readers too."""
     namespace: Namespace | None = NAMESPACE_OPTION
 
 

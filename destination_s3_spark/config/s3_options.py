@@ -1,4 +1,4 @@
-"""The `s3` part of the configuration: how requests to the store are made. Users read titles and descriptions."""
+"""The `s3` part of the configuration: how requests to the store are made. Users read titles and docstrings."""
 
 from __future__ import annotations
 
@@ -14,64 +14,51 @@ class S3(Settings):
     """Encryption, ownership and compatibility of the requests to S3."""
 
     region: Annotated[str, Shape(r"^[a-z0-9-]+$", "fr-par")] | None = Field(
-        None,
-        title="Region of the endpoint",
-        description="The region of the store behind the S3 endpoint. By default s3_bucket_region, else us-east-1.",
-        examples=["fr-par", "gra", "garage"],
+        None, title="Region of the endpoint", examples=["fr-par", "gra", "garage"]
     )
+    """The region of the store behind the S3 endpoint. By default s3_bucket_region, else us-east-1."""
     addressing: Literal["path", "virtual"] = Field(
         "path",
         title="Addressing",
-        description=(
-            "Where requests to an S3 endpoint name the bucket: path, or virtual (in the host name), as Alibaba OSS, Huawei OBS and Tencent "
-            "COS want it."
-        ),
     )
+    """Where requests to an S3 endpoint name the bucket: path, or virtual (in the host name), as Alibaba OSS, Huawei OBS and Tencent COS
+    want it.
+    """
     sse: Literal["AES256", "aws:kms", "aws:kms:dsse"] | None = Field(
-        None,
-        title="Server-side encryption",
-        description="The encryption asked for with every object. By default the bucket's own setting decides.",
-        json_schema_extra=documented(Applies.NEW_FILES),
+        None, title="Server-side encryption", json_schema_extra=documented(Applies.NEW_FILES)
     )
+    """The encryption asked for with every object. By default the bucket's own setting decides."""
     kms_key_id: str | None = Field(
         None,
         validate_default=True,
         title="KMS key",
-        description="The key for server-side encryption with KMS: its ID, ARN or alias. By default AWS's own key for S3.",
         examples=["alias/lake"],
         # Airbyte stores an option as a secret if its schema has the word airbyte_secret, even with false, and restores only true ones.
         json_schema_extra={"airbyte_secret": True, **documented(Applies.NEW_FILES, page="iam-policy.md")},
     )
+    """The key for server-side encryption with KMS: its ID, ARN or alias. By default AWS's own key for S3."""
     expected_bucket_owner: Annotated[str, Shape(r"^[0-9]{12}$", "a 12-digit AWS account ID")] | None = Field(
-        None,
-        title="Expected bucket owner",
-        description="The AWS account that must own the bucket; requests to a bucket of anyone else are refused by S3.",
-        examples=["111122223333"],
+        None, title="Expected bucket owner", examples=["111122223333"]
     )
+    """The AWS account that must own the bucket; requests to a bucket of anyone else are refused by S3."""
     checksums: Literal["when_supported", "when_required"] | None = Field(
         None,
         title="Checksums",
-        description="When requests carry a checksum. By default when_supported on AWS, and when_required with an S3 endpoint set.",
     )
+    """When requests carry a checksum. By default when_supported on AWS, and when_required with an S3 endpoint set."""
     ca_certificate: str | None = Field(
         None,
         title="CA certificate",
-        description=(
-            "Certificates of your own authorities as PEM text, trusted besides the public ones by all connections. AWS_CA_BUNDLE in the "
-            "environment names a file that replaces the public ones."
-        ),
         examples=["-----BEGIN CERTIFICATE-----\n...\n-----END CERTIFICATE-----"],
         json_schema_extra={"multiline": True},
     )
-    single_writer: bool = Field(
-        False,
-        title="Single writer",
-        description=(
-            "Only for a store without conditional writes (If-None-Match): states that no two syncs ever write the same table at the same "
-            "time. Nothing checks it, and data is lost if it is not true."
-        ),
-        json_schema_extra=documented(page="guarantees.md#what-it-rests-on"),
-    )
+    """Certificates of your own authorities as PEM text, trusted besides the public ones by all connections. AWS_CA_BUNDLE in the
+    environment names a file that replaces the public ones.
+    """
+    single_writer: bool = Field(False, title="Single writer", json_schema_extra=documented(page="guarantees.md#what-it-rests-on"))
+    """Only for a store without conditional writes (If-None-Match): states that no two syncs ever write the same table at the same time.
+    Nothing checks it, and data is lost if it is not true.
+    """
 
     @field_validator("ca_certificate")
     @classmethod

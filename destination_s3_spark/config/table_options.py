@@ -1,6 +1,6 @@
 """Configuration of tables: the data kept of a stream, the log of its changes, and how query engines find it.
 
-Users read the docstrings, titles and descriptions.
+Users read the docstrings and titles.
 """
 
 from __future__ import annotations
@@ -20,23 +20,19 @@ SHORTEST_SECRET = 32
 class OfStreams(Settings):
     """Options that hold for some streams."""
 
-    stream: str = Field(
-        title="Stream",
-        description="A stream, such as orders or shop.orders, or a pattern with * and ?.",
-        examples=["shop.orders", "*"],
-    )
+    stream: str = Field(title="Stream", examples=["shop.orders", "*"])
+    """A stream, such as orders or shop.orders, or a pattern with * and ?."""
 
 
 class DecimalColumn(OfStreams):
     """Number columns to store as decimals."""
 
-    column: str = Field(
-        title="Column",
-        description="The field's name; of a member of an object the names down to it, joined by dots. Patterns have * and ?.",
-        examples=["amount", "lines.price", "*_amount"],
-    )
-    precision: int = Field(ge=1, le=38, title="Precision", description="The number of digits in total, at most 38.", examples=[12])
-    scale: int = Field(ge=0, le=38, title="Scale", description="The number of digits after the point.", examples=[2])
+    column: str = Field(title="Column", examples=["amount", "lines.price", "*_amount"])
+    """The field's name; of a member of an object the names down to it, joined by dots. Patterns have * and ?."""
+    precision: int = Field(ge=1, le=38, title="Precision", examples=[12])
+    """The number of digits in total, at most 38."""
+    scale: int = Field(ge=0, le=38, title="Scale", examples=[2])
+    """The number of digits after the point."""
 
     @field_validator("scale")
     @classmethod
@@ -49,32 +45,14 @@ class DecimalColumn(OfStreams):
 class TreatedColumn(Settings):
     """Columns that land in another form than the source sends them, or not at all."""
 
-    stream: str = Field(
-        title="Stream",
-        description="A stream, such as users or shop.users, or a pattern with * and ?.",
-        examples=["shop.users", "*"],
-    )
-    column: str = Field(
-        title="Column",
-        description="The field's name; of a member of an object the names down to it, joined by dots. Patterns have * and ?.",
-        examples=["email", "address.street", "*_phone"],
-    )
-    action: Literal["drop", "null", "hash", "truncate"] = Field(
-        title="Action",
-        description=(
-            "drop removes the field, null its value; hash makes a text of the value's HMAC-SHA-256, truncate of its first characters."
-        ),
-        examples=["hash"],
-    )
-    length: int | None = Field(
-        None,
-        ge=1,
-        le=10_000,
-        validate_default=True,
-        title="Characters",
-        description="The number of characters that truncate keeps.",
-        examples=[3],
-    )
+    stream: str = Field(title="Stream", examples=["shop.users", "*"])
+    """A stream, such as users or shop.users, or a pattern with * and ?."""
+    column: str = Field(title="Column", examples=["email", "address.street", "*_phone"])
+    """The field's name; of a member of an object the names down to it, joined by dots. Patterns have * and ?."""
+    action: Literal["drop", "null", "hash", "truncate"] = Field(title="Action", examples=["hash"])
+    """drop removes the field, null its value; hash makes a text of the value's HMAC-SHA-256, truncate of its first characters."""
+    length: int | None = Field(None, ge=1, le=10_000, validate_default=True, title="Characters", examples=[3])
+    """The number of characters that truncate keeps."""
 
     @field_validator("length")
     @classmethod
@@ -88,22 +66,14 @@ class TreatedColumn(Settings):
 class PartitionBy(OfStreams):
     """The division of the files of some streams' tables into folders by the values of a column."""
 
-    column: str = Field(
-        title="Column",
-        description="A field at the top level of the records: a date, a timestamp, a boolean, an integer or a short string.",
-        examples=["created_at"],
-    )
-    transform: Literal["identity", "year", "month", "day", "hour"] = Field(
-        title="Transform",
-        description="The part of the value that divides the rows: all of it, or the year, month, day or hour in UTC it lies in.",
-        examples=["day"],
-    )
+    column: str = Field(title="Column", examples=["created_at"])
+    """A field at the top level of the records: a date, a timestamp, a boolean, an integer or a short string."""
+    transform: Literal["identity", "year", "month", "day", "hour"] = Field(title="Transform", examples=["day"])
+    """The part of the value that divides the rows: all of it, or the year, month, day or hour in UTC it lies in."""
     name: Annotated[str, Shape(r"^[A-Za-z][A-Za-z0-9_]*$", "order_day")] | None = Field(
-        None,
-        title="Directory name",
-        description="What folders' names have before the equals sign, and no column. By default the column and the transform, joined by _.",
-        examples=["order_day"],
+        None, title="Directory name", examples=["order_day"]
     )
+    """What folders' names have before the equals sign, and no column. By default the column and the transform, joined by _."""
 
     @field_validator("name")
     @classmethod
@@ -119,28 +89,18 @@ class MergeWhen(OfStreams):
     A merge is due as soon as one of the bounds is reached. An empty table and a full refresh are merged at once.
     """
 
-    at_least_every_hours: float | None = Field(
-        None,
-        ge=0,
-        title="At least every (hours)",
-        description="The longest time that rows wait. 0 merges in every sync.",
-        examples=[24],
-    )
-    when_changed_percent: float | None = Field(
-        None,
-        gt=0,
-        title="When changed (%)",
-        description="The number of waiting rows at which they are merged, in percent of the table's rows.",
-        examples=[5],
-    )
+    at_least_every_hours: float | None = Field(None, ge=0, title="At least every (hours)", examples=[24])
+    """The longest time that rows wait. 0 merges in every sync."""
+    when_changed_percent: float | None = Field(None, gt=0, title="When changed (%)", examples=[5])
+    """The number of waiting rows at which they are merged, in percent of the table's rows."""
     when_runs_mb: int | None = Field(
         None,
         ge=1,
         validate_default=True,  # a rule without this bound needs another one
         title="When waiting (MB)",
-        description="The size of the waiting rows' files at which they are merged.",
         examples=[1024],
     )
+    """The size of the waiting rows' files at which they are merged."""
 
     @field_validator("when_runs_mb")
     @classmethod
@@ -154,177 +114,116 @@ class HistoryOf(OfStreams):
     """The history of some deduplicated tables: a table beside each, with a row for every version of a row and the time it was valid."""
 
     columns: list[Annotated[str, Field(title="Column", description="A field at the top level of the records.")]] | None = Field(
-        None,
-        min_length=1,
-        title="Columns",
-        description="The fields whose changes make a version. By default all but the key and those of CDC.",
-        examples=[["status", "amount"]],
+        None, min_length=1, title="Columns", examples=[["status", "amount"]]
     )
+    """The fields whose changes make a version. By default all but the key and those of CDC."""
 
 
 class Tables(Settings):
     """What is kept of each stream."""
 
-    raw_tables: bool = Field(
-        True,
-        title="Keep raw tables",
-        description="Whether each stream also keeps a raw table: every record as the JSON text it came in, next to its typed row.",
-        json_schema_extra=documented(Applies.NEW_FILES),
-    )
+    raw_tables: bool = Field(True, title="Keep raw tables", json_schema_extra=documented(Applies.NEW_FILES))
+    """Whether each stream also keeps a raw table: every record as the JSON text it came in, next to its typed row."""
     raw_retention_days: int | None = Field(
-        None,
-        ge=1,
-        title="Days to keep raw rows",
-        description="Number of days after which raw files are deleted, if their rows are in the final table. By default they are kept.",
-        examples=[30],
-        json_schema_extra=documented(page="operations.md#retention"),
+        None, ge=1, title="Days to keep raw rows", examples=[30], json_schema_extra=documented(page="operations.md#retention")
     )
+    """Number of days after which raw files are deleted, if their rows are in the final table. By default they are kept."""
     schema_change: Literal["recover", "rewrite", "fail"] = Field(
-        "recover",
-        title="Changed column types",
-        description=(
-            "When a column's declared type changes: recover keeps the column and adds another one for the new type, rewrite gives it the "
-            "new type and rewrites the table, fail ends the sync."
-        ),
-        json_schema_extra=documented(page="migrations.md"),
+        "recover", title="Changed column types", json_schema_extra=documented(page="migrations.md")
     )
+    """When a column's declared type changes: recover keeps the column and adds another one for the new type, rewrite gives it the new type
+    and rewrites the table, fail ends the sync.
+    """
     union_conflicts: Literal["fail", "union", "text"] = Field(
-        "fail",
-        title="Contradicting unions",
-        description=(
-            "When the objects of one union declare a member differently, in Avro and Parquet: fail ends the sync at its start, union keeps "
-            "both types as destination-s3 does, text makes the member a string."
-        ),
-        json_schema_extra=documented(page="migrations.md#contradicting-unions"),
+        "fail", title="Contradicting unions", json_schema_extra=documented(page="migrations.md#contradicting-unions")
     )
-    declared_decimals: bool = Field(
-        False,
-        title="Declared decimals",
-        description=(
-            "Whether Avro and Parquet store numbers that their schema declares exact (multipleOf, airbyte_type big_number or big_integer) "
-            "as decimals of 38 digits, and not as doubles."
-        ),
-        json_schema_extra=documented(page="formats.md#decimals"),
-    )
-    decimal_columns: list[DecimalColumn] = Field(
-        [],
-        title="Decimal columns",
-        description=(
-            "Number columns to store as decimals in Avro and Parquet, whether or not their schema says so. The first match applies."
-        ),
-        json_schema_extra=documented(page="formats.md#decimals"),
-    )
-    partition_by: list[PartitionBy] = Field(
-        [],
-        title="Partitions",
-        description=(
-            "Columns that divide the files of Parquet and Avro tables into folders such as created_at_day=2026-11-20/, so that readers "
-            "skip files. The first match applies."
-        ),
-        json_schema_extra=documented(Applies.NEW_TABLES, page="partitions.md"),
-    )
+    """When the objects of one union declare a member differently, in Avro and Parquet: fail ends the sync at its start, union keeps both
+    types as destination-s3 does, text makes the member a string.
+    """
+    declared_decimals: bool = Field(False, title="Declared decimals", json_schema_extra=documented(page="formats.md#decimals"))
+    """Whether Avro and Parquet store numbers that their schema declares exact (multipleOf, airbyte_type big_number or big_integer) as
+    decimals of 38 digits, and not as doubles.
+    """
+    decimal_columns: list[DecimalColumn] = Field([], title="Decimal columns", json_schema_extra=documented(page="formats.md#decimals"))
+    """Number columns to store as decimals in Avro and Parquet, whether or not their schema says so. The first match applies."""
+    partition_by: list[PartitionBy] = Field([], title="Partitions", json_schema_extra=documented(Applies.NEW_TABLES, page="partitions.md"))
+    """Columns that divide the files of Parquet and Avro tables into folders such as created_at_day=2026-11-20/, so that readers skip files.
+    The first match applies.
+    """
     columns: list[TreatedColumn] = Field(
         [],
         title="Treated columns",
-        description="Columns that are dropped, emptied, hashed or cut before anything is written. The first match applies.",
         examples=[[{"stream": "shop.users", "column": "email", "action": "hash"}]],
         json_schema_extra=documented(Applies.NEW_FILES, page="privacy.md"),
     )
+    """Columns that are dropped, emptied, hashed or cut before anything is written. The first match applies."""
     hash_secret: SecretStr | None = Field(
         None,
         validate_default=True,
         title="Hash secret",
-        description="The secret of the action hash, 32 characters or more, as openssl rand -hex 32 makes. Keep it.",
         examples=["averylongtextthatnobodycanguessatall"],
         json_schema_extra={"airbyte_secret": True, **documented(Applies.NEW_FILES, page="privacy.md")},
     )
+    """The secret of the action hash, 32 characters or more, as openssl rand -hex 32 makes. Keep it."""
     raw_fields: Literal["all", "declared"] = Field(
-        "all",
-        title="Fields of raw rows",
-        description=(
-            "The fields that raw rows keep: all that the source sends, or only those of the stream's schema, without deselected ones."
-        ),
-        json_schema_extra=documented(Applies.NEW_FILES, page="privacy.md"),
+        "all", title="Fields of raw rows", json_schema_extra=documented(Applies.NEW_FILES, page="privacy.md")
     )
+    """The fields that raw rows keep: all that the source sends, or only those of the stream's schema, without deselected ones."""
     cdc_deletion_mode: Literal["hard", "soft"] = Field(
-        "hard",
-        title="CDC deletion mode",
-        description=(
-            "What a deletion does to a deduplicated table: hard removes the row, soft keeps it with its values and sets "
-            "_ab_cdc_deleted_at. Only for sources that report deletions."
-        ),
-        json_schema_extra=documented(page="dedup.md#deletions"),
+        "hard", title="CDC deletion mode", json_schema_extra=documented(page="dedup.md#deletions")
     )
+    """What a deletion does to a deduplicated table: hard removes the row, soft keeps it with its values and sets _ab_cdc_deleted_at. Only
+    for sources that report deletions.
+    """
     merge: list[MergeWhen] = Field(
         [],
         title="Merges of deduplicated tables",
-        description=(
-            "When deduplicated tables are merged, if not in every sync: a merge of keys at random rewrites the whole table, however few "
-            "rows are new. The first match applies."
-        ),
         examples=[[{"stream": "shop.orders", "at_least_every_hours": 24}]],
         json_schema_extra=documented(page="dedup.md#when-a-table-is-merged"),
     )
+    """When deduplicated tables are merged, if not in every sync: a merge of keys at random rewrites the whole table, however few rows are
+    new. The first match applies.
+    """
     merge_limit_minutes: int = Field(
         100,
         ge=1,
         title="Longest merge of a sync (minutes)",
-        description=(
-            "The time that the merges of a sync may take. A merge that would take longer, as measured on this table's earlier merges, is "
-            "left to the command merge."
-        ),
         examples=[30],
         json_schema_extra=documented(page="dedup.md#when-a-table-is-merged"),
     )
+    """The time that the merges of a sync may take. A merge that would take longer, as measured on this table's earlier merges, is left to
+    the command merge.
+    """
     history: list[HistoryOf] = Field(
         [],
         title="Histories of deduplicated tables",
-        description=(
-            "Deduplicated Parquet tables beside which a history is kept: every version of every row, with the time it was valid. The first "
-            "match applies."
-        ),
         examples=[[{"stream": "shop.orders"}]],
         json_schema_extra=documented(page="history.md"),
     )
+    """Deduplicated Parquet tables beside which a history is kept: every version of every row, with the time it was valid. The first match
+    applies.
+    """
     history_retention_days: int | None = Field(
-        None,
-        ge=1,
-        title="Days to keep ended versions",
-        description="Number of days after which ended versions are deleted. By default they are kept.",
-        examples=[730],
-        json_schema_extra=documented(page="history.md#what-it-costs"),
+        None, ge=1, title="Days to keep ended versions", examples=[730], json_schema_extra=documented(page="history.md#what-it-costs")
     )
-    target_file_mb: int = Field(
-        128,
-        ge=1,
-        le=4096,
-        title="File size (MB)",
-        description=("The size that files grow to as a table grows. A small deduplicated table has smaller ones, for cheaper changes."),
-        examples=[256],
-        json_schema_extra=documented(Applies.NEW_FILES),
-    )
+    """Number of days after which ended versions are deleted. By default they are kept."""
+    target_file_mb: int = Field(128, ge=1, le=4096, title="File size (MB)", examples=[256], json_schema_extra=documented(Applies.NEW_FILES))
+    """The size that files grow to as a table grows. A small deduplicated table has smaller ones, for cheaper changes."""
     unproven_replacement: int = Field(
         80,
         ge=0,
         le=100,
         title="Least rows of an unproven replacement (%)",
-        description=(
-            "Where nothing proves that a source finished (a custom connector, a pipe): the percentage of a table's rows that a full "
-            "refresh must have to replace them. A smaller or empty one is held back, until accept, discard or the next sync. 0 lets "
-            "any replace it."
-        ),
         examples=[50],
         json_schema_extra=documented(page="guarantees.md#when-a-stream-is-complete"),
     )
-    compaction: Literal["auto", "on", "off"] = Field(
-        "auto",
-        title="Compaction",
-        description=(
-            "Whether small files of an append table are joined at the end of a sync, when readers that list the folder may see rows twice. "
-            "auto: of tables that have a publisher, such as the symlink manifest."
-        ),
-        json_schema_extra=documented(page="readers.md#compaction"),
-    )
+    """Where nothing proves that a source finished (a custom connector, a pipe): the percentage of a table's rows that a full refresh must
+    have to replace them. A smaller or empty one is held back, until accept, discard or the next sync. 0 lets any replace it.
+    """
+    compaction: Literal["auto", "on", "off"] = Field("auto", title="Compaction", json_schema_extra=documented(page="readers.md#compaction"))
+    """Whether small files of an append table are joined at the end of a sync, when readers that list the folder may see rows twice. auto:
+    of tables that have a publisher, such as the symlink manifest.
+    """
 
     @field_validator("hash_secret")
     @classmethod
@@ -339,47 +238,24 @@ class Tables(Settings):
 class ChangeLog(Settings):
     """A log of what each sync inserted, updated and deleted in the deduplicated tables, under airbyte_changes/ in the bucket path."""
 
-    enabled: bool = Field(
-        False,
-        title="Keep a change log",
-        description="Whether the changes of deduplicated tables are also written to a log. Every stream then needs a primary key.",
-        json_schema_extra=documented(page="change-log.md"),
-    )
+    enabled: bool = Field(False, title="Keep a change log", json_schema_extra=documented(page="change-log.md"))
+    """Whether the changes of deduplicated tables are also written to a log. Every stream then needs a primary key."""
     format: Literal["replicant_csv", "replicant_json", "jsonl", "parquet"] = Field(
-        "replicant_csv",
-        title="Format of the change log",
-        description=(
-            "replicant_csv and replicant_json are those of Arcion Replicant, with all values as text; jsonl and parquet keep the columns' "
-            "types."
-        ),
-        json_schema_extra=documented(Applies.NEW_FILES, page="change-log.md#formats"),
+        "replicant_csv", title="Format of the change log", json_schema_extra=documented(Applies.NEW_FILES, page="change-log.md#formats")
     )
-    before_image: Literal["KEY", "ALL"] = Field(
-        "KEY",
-        title="Before image",
-        description="The columns whose old values an update or a deletion shows: those of the key, or all.",
-        json_schema_extra=documented(Applies.NEW_FILES),
-    )
-    after_image: Literal["UPDATED", "ALL"] = Field(
-        "UPDATED",
-        title="After image",
-        description="The columns whose new values an update shows: those it changed, or all.",
-        json_schema_extra=documented(Applies.NEW_FILES),
-    )
-    include_header: bool = Field(
-        False,
-        title="Header line",
-        description="Whether each file of replicant_csv begins with the names of its columns.",
-        json_schema_extra=documented(Applies.NEW_FILES),
-    )
+    """replicant_csv and replicant_json are those of Arcion Replicant, with all values as text; jsonl and parquet keep the
+    columns' types.
+    """
+    before_image: Literal["KEY", "ALL"] = Field("KEY", title="Before image", json_schema_extra=documented(Applies.NEW_FILES))
+    """The columns whose old values an update or a deletion shows: those of the key, or all."""
+    after_image: Literal["UPDATED", "ALL"] = Field("UPDATED", title="After image", json_schema_extra=documented(Applies.NEW_FILES))
+    """The columns whose new values an update shows: those it changed, or all."""
+    include_header: bool = Field(False, title="Header line", json_schema_extra=documented(Applies.NEW_FILES))
+    """Whether each file of replicant_csv begins with the names of its columns."""
     retention_days: int | None = Field(
-        None,
-        ge=1,
-        title="Days to keep the change log",
-        description=("Number of days after which what is before a change log's newest snapshot is deleted. By default all is kept."),
-        examples=[90],
-        json_schema_extra=documented(page="change-log.md#objects"),
+        None, ge=1, title="Days to keep the change log", examples=[90], json_schema_extra=documented(page="change-log.md#objects")
     )
+    """Number of days after which what is before a change log's newest snapshot is deleted. By default all is kept."""
 
 
 class Glue(Settings):
@@ -388,61 +264,43 @@ class Glue(Settings):
     model_config = ConfigDict(json_schema_extra=lambda schema: schema.pop("required"))  # Airbyte's form sends an object without it
 
     database: Annotated[str, Shape(r"^(?=.)[a-z0-9_]*(\$\{NAMESPACE\})?[a-z0-9_]*$", "lake or lake_${NAMESPACE}")] = Field(
-        title="Database",
-        description="The database of the tables, made if it does not exist. ${NAMESPACE} stands for the namespace of a stream.",
-        examples=["lake", "lake_${NAMESPACE}"],
+        title="Database", examples=["lake", "lake_${NAMESPACE}"]
     )
+    """The database of the tables, made if it does not exist. ${NAMESPACE} stands for the namespace of a stream."""
 
 
 class Publish(Settings):
     """How tables are shown to engines that do not read the connector's own log."""
 
-    symlink: bool = Field(
-        True,
-        title="Symlink manifest",
-        description=(
-            "Whether each Parquet table has a list of its files (_symlink_format_manifest/manifest), through which Athena, Trino, Presto "
-            "and Redshift see every change at once. Tables that share a folder have none."
-        ),
-        json_schema_extra=documented(page="readers.md#the-symlink-manifest"),
-    )
-    delta: bool = Field(
-        False,
-        title="Delta table",
-        description=(
-            "Whether each table is also a Delta table (_delta_log), so that Delta readers see every change at once. Only for Parquet, and "
-            "not in shared folders. Switching it off removes the log."
-        ),
-        json_schema_extra=documented(page="readers.md#delta-tables"),
-    )
+    symlink: bool = Field(True, title="Symlink manifest", json_schema_extra=documented(page="readers.md#the-symlink-manifest"))
+    """Whether each Parquet table has a list of its files (_symlink_format_manifest/manifest), through which Athena, Trino, Presto and
+    Redshift see every change at once. Tables that share a folder have none.
+    """
+    delta: bool = Field(False, title="Delta table", json_schema_extra=documented(page="readers.md#delta-tables"))
+    """Whether each table is also a Delta table (_delta_log), so that Delta readers see every change at once. Only for Parquet, and not in
+    shared folders. Switching it off removes the log.
+    """
     glue: Glue | None = Field(
-        None,
-        title="AWS Glue",
-        description="The database in which each table is registered, as a Delta table if delta is on, otherwise with its symlink manifest.",
-        examples=[{"database": "lake"}],
-        json_schema_extra=documented(page="readers.md#aws-glue"),
+        None, title="AWS Glue", examples=[{"database": "lake"}], json_schema_extra=documented(page="readers.md#aws-glue")
     )
+    """The database in which each table is registered, as a Delta table if delta is on, otherwise with its symlink manifest."""
     iceberg: Annotated[IcebergOptions, Field(discriminator="type")] | None = Field(
-        None,
-        title="Iceberg",
-        description=(
-            "The catalog in which each Parquet table is also an Apache Iceberg table over the same files, with its metadata in _iceberg/ "
-            "in the table's folder."
-        ),
-        json_schema_extra=documented(page="readers.md#iceberg"),
+        None, title="Iceberg", json_schema_extra=documented(page="readers.md#iceberg")
     )
+    """The catalog in which each Parquet table is also an Apache Iceberg table over the same files, with its metadata in _iceberg/ in the
+    table's folder.
+    """
     keep_replaced_minutes: int = Field(
         0,
         ge=0,
         le=366 * 24 * 60,
         title="Minutes to keep replaced files",
-        description=(
-            "How long files that a merge, a refresh or a compaction replaced stay in the bucket, for queries that were planned before. "
-            "Readers of the folder see such rows twice. By default they are deleted at once."
-        ),
         examples=[240],
         json_schema_extra=documented(page="readers.md#keeping-replaced-files"),
     )
+    """How long files that a merge, a refresh or a compaction replaced stay in the bucket, for queries that were planned before. Readers of
+    the folder see such rows twice. By default they are deleted at once.
+    """
 
     @field_validator("glue", mode="before")
     @classmethod
