@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from itertools import takewhile
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles, day
@@ -85,12 +86,7 @@ def expired_groups(objects: dict[str, ObjectInfo], limit: datetime) -> frozenset
         group = _group(name)
         if group is not None and group < newest:
             by_group.setdefault(group, []).append(info.modified)
-    expired: list[GroupName] = []
-    for group in sorted(by_group):
-        if not all(time is not None and time < limit for time in by_group[group]):
-            break
-        expired.append(group)
-    return frozenset(expired)
+    return frozenset(takewhile(lambda group: all(time is not None and time < limit for time in by_group[group]), sorted(by_group)))
 
 
 def _group(name: str) -> GroupName | None:
