@@ -221,7 +221,7 @@ def _live(life: Life, syncs: int) -> None:
 
 def _read_without_hint(factory: TableFactory) -> None:
     for found in factory.find().tables:
-        chain = Chain(factory.store, found.table)
+        chain = Chain(factory.store, found)
         chain.catch_up()
         chain.live_files()
 

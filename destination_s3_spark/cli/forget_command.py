@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.hint import HINT_NAME
-from destination_s3_spark.chain.territory import CHAIN_FOLDER
+from destination_s3_spark.chain.territory import CHAIN_FOLDER, Table
 from destination_s3_spark.cli.configuration import read_config, read_file, read_input
 from destination_s3_spark.cli.maintenance import Workshop, chosen, overtaken, require_one_or_pattern, say, workshop
 from destination_s3_spark.config.settings_model import Settings
@@ -34,7 +34,6 @@ from destination_s3_spark.tables.forgetting.course import Forgetting, referenced
 from destination_s3_spark.tables.forgetting.possible import has_metadata, recorded_table
 from destination_s3_spark.tables.forgetting.search import ReferencedValues
 from destination_s3_spark.tables.forgetting.wanted import ByKeys, Keys, Subject, barring, columns_of, digest, keys_of, wanted_rows
-from destination_s3_spark.tables.found import FoundTable
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.stream_table import StreamTable
 from destination_s3_spark.tables.updates.steps import Update
@@ -78,13 +77,13 @@ class ReferencingColumn(ReferencedColumn):
 class Link:
     """A column of `child` with values of the column `references` of `parent`. The columns are JSON keys."""
 
-    child: FoundTable
+    child: Table
     column: str
-    parent: FoundTable
+    parent: Table
     references: str
 
 
-Choose = Callable[[str], Sequence[FoundTable]]
+Choose = Callable[[str], Sequence[Table]]
 """Returns the tables of a stream's name. Raises ConfigError if there are none."""
 
 
@@ -103,7 +102,7 @@ def parse_cascade(text: bytes, choose: Choose) -> list[Link]:
     return links
 
 
-def _in_order(roots: Sequence[FoundTable], links: Sequence[Link]) -> list[FoundTable]:
+def _in_order(roots: Sequence[Table], links: Sequence[Link]) -> list[Table]:
     """Return these tables and all that hang on them, each after those on which it hangs. Raises ConfigError for a circle of links."""
     order: TopologicalSorter[StreamId] = TopologicalSorter({root.stream: () for root in roots})
     for link in links:
@@ -124,7 +123,7 @@ def _in_order(roots: Sequence[FoundTable], links: Sequence[Link]) -> list[FoundT
     return [reached[stream] for stream in streams if stream in reached]
 
 
-def _one(choose: Choose, name: str) -> FoundTable:
+def _one(choose: Choose, name: str) -> Table:
     found = choose(name)
     if len(found) > 1:
         names = ", ".join(sorted(str(table.stream) for table in found))
@@ -153,7 +152,7 @@ class Case:
     `keys` are those to forget for good.
     """
 
-    found: FoundTable
+    found: Table
     subjects: Sequence[Subject]
     forgetting: Forgetting
     keys: Keys
@@ -228,7 +227,7 @@ def _subjects(texts: Sequence[str], keys: str | None) -> list[Subject]:
     return found
 
 
-def forget(tools: Workshop, roots: Sequence[FoundTable], request: Request, keep: Keep) -> None:
+def forget(tools: Workshop, roots: Sequence[Table], request: Request, keep: Keep) -> None:
     """Forget rows of tables and of those that hang on them, and keep a record of what was done. Raises SyncError of a stream.
 
     All rows are found before any goes. A table's rows go after those that hang on them: if the process dies, another one finds these again.
@@ -259,7 +258,7 @@ def _of_stream(stream: StreamId) -> Iterator[None]:
         raise
 
 
-def _look(tools: Workshop, found: FoundTable, request: Request, subjects: dict[StreamId, dict[Subject, None]], cases: list[Case]) -> None:
+def _look(tools: Workshop, found: Table, request: Request, subjects: dict[StreamId, dict[Subject, None]], cases: list[Case]) -> None:
     """Find the rows of a table, and add to the subjects of other tables what hangs on them. Raises SyncError."""
     began = datetime.now(UTC)
     table = recorded_table(tools.table(found) if request.dry_run else _ended(tools, found))
@@ -369,7 +368,7 @@ def _finish(tools: Workshop, case: Case, request: Request, keep: Keep) -> None:
     )
 
 
-def _ended(tools: Workshop, found: FoundTable) -> StreamTable:
+def _ended(tools: Workshop, found: Table) -> StreamTable:
     """Return the table, after the end of a command that died while it worked on it."""
     closed = tools.table(found)
     state = closed.writer.state

@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from click import UsageError
 
+from destination_s3_spark.chain.territory import Table
 from destination_s3_spark.cli import views
 from destination_s3_spark.cli.configuration import read_config, write_file
 from destination_s3_spark.cli.inspection.commits import changed_values, commits, merge_cost, syncs
@@ -34,7 +35,7 @@ from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.schema.arrow import bare_flatbuffer
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.factory import TableFactory, table_factory
-from destination_s3_spark.tables.found import FoundTable, FoundTables, UnreadTable, without_schema
+from destination_s3_spark.tables.found import FoundTables, UnreadTable, without_schema
 from destination_s3_spark.tables.publishers.publication import Publisher
 
 Publishers: TypeAlias = Mapping[StreamId, Sequence[Publisher]]
@@ -81,7 +82,7 @@ def run(  # noqa: PLR0913 (one parameter per option)
     if shown_as is not Output.TABLE:
         _require_one(tables)
 
-    def show(one: FoundTable) -> None:
+    def show(one: Table) -> None:
         with Progress(f"reading the chain of {one.stream}"):
             shown = publishers[one.stream] if view is None else ()
             read = read_table(factory, one, shown, most_blocks, keys=view == "files")
@@ -110,13 +111,13 @@ def _export_schema(table: InspectedTable, file: Path, form: str) -> int:
     return 0
 
 
-def choose(factory: TableFactory, found: FoundTables, name: str, namespace: str | None) -> list[FoundTable]:
+def choose(factory: TableFactory, found: FoundTables, name: str, namespace: str | None) -> list[Table]:
     """Choose the tables of a name, which may begin with the namespace and a dot. Raises ConfigError when there are none."""
     exact = [table for table in found.tables if str(table.stream) == name and namespace is None]
     return exact or factory.choose(found, name, namespace)
 
 
-def _require_one(tables: Sequence[FoundTable]) -> FoundTable:
+def _require_one(tables: Sequence[Table]) -> Table:
     if len(tables) > 1:
         names = ", ".join(str(table.stream) for table in tables)
         raise ConfigError(f"There are {len(tables)} streams of the name {tables[0].stream.name}: {names}. Add --namespace.")
@@ -126,7 +127,7 @@ def _require_one(tables: Sequence[FoundTable]) -> FoundTable:
 def _all_tables(factory: TableFactory, publishers: Publishers, found: FoundTables, output: Output, terminal: Terminal) -> list[UnreadTable]:
     """Print a line for each table. Return those that could not be read."""
 
-    def read(table: FoundTable) -> tuple[TableSummary, tuple[PublisherState, ...]]:
+    def read(table: Table) -> tuple[TableSummary, tuple[PublisherState, ...]]:
         head = read_head(factory, table, publishers[table.stream])
         return summary(head), readers(head)
 

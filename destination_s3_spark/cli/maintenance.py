@@ -17,6 +17,7 @@ from math import inf
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.opening import SyncsFirst, WriteDisposition
 from destination_s3_spark.chain.state import Contents
+from destination_s3_spark.chain.territory import Table
 from destination_s3_spark.cli.configuration import read_config
 from destination_s3_spark.cli.terminal import Progress
 from destination_s3_spark.engine.engine import Engine
@@ -29,7 +30,7 @@ from destination_s3_spark.sync.runtime import runtime_for, task_bytes
 from destination_s3_spark.sync.update_runner import UpdateRunner
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.factory import TableFactory, table_factory
-from destination_s3_spark.tables.found import FoundTable, FoundTables
+from destination_s3_spark.tables.found import FoundTables
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.publishers.publication import Publisher
 from destination_s3_spark.tables.stored.row_digests import DigestedFiles, digested_files, digests_counted, row_digests
@@ -57,7 +58,7 @@ class Workshop:
     resources: Resources
     publishers: Mapping[StreamId, Sequence[Publisher]]
 
-    def table(self, found: FoundTable) -> StreamTable:
+    def table(self, found: Table) -> StreamTable:
         """Make a table as the head of its chain is now. Raises DataError when the chain is damaged."""
         return self.factory.of_found(found, self.publishers[found.stream])
 
@@ -146,8 +147,8 @@ def workshop(factory: TableFactory, every: FoundTables) -> Iterator[Workshop]:
 
 
 def chosen(
-    factory: TableFactory, every: FoundTables, name: str | None, namespace: str | None, is_wanted: Callable[[FoundTable], bool]
-) -> tuple[list[FoundTable], bool]:
+    factory: TableFactory, every: FoundTables, name: str | None, namespace: str | None, is_wanted: Callable[[Table], bool]
+) -> tuple[list[Table], bool]:
     """Return the tables of a stream, or all without a name, that are wanted, and whether one failed, of which the reason is printed."""
     found = factory.choose(every, name, namespace)
     unread = every.unread if name is None else ()
@@ -155,7 +156,7 @@ def chosen(
         sys.stdout.write(f"{table.table}: failed. {table.reason}\n")
     wanted: set[StreamId] = set()
 
-    def look(table: FoundTable) -> None:
+    def look(table: Table) -> None:
         if is_wanted(table):
             wanted.add(table.stream)
 
@@ -164,7 +165,7 @@ def chosen(
     return [table for table in found if table.stream in wanted], bool(unread) or not all(succeeded)
 
 
-def require_one_or_pattern(name: str | None, found: Sequence[FoundTable]) -> None:
+def require_one_or_pattern(name: str | None, found: Sequence[Table]) -> None:
     """Raise ConfigError if streams of several namespaces have just this name: rows that go in the wrong one are lost."""
     if len(found) > 1 and any(name in (table.stream.name, str(table.stream)) for table in found):
         names = ", ".join(sorted(str(table.stream) for table in found))
@@ -281,14 +282,14 @@ def discard(config_path: str, name: str | None, namespace: str | None) -> int:
     return _outcome(held, failed, "nothing is held back")
 
 
-def _held_back(factory: TableFactory, every: FoundTables, name: str | None, namespace: str | None) -> tuple[list[FoundTable], bool]:
+def _held_back(factory: TableFactory, every: FoundTables, name: str | None, namespace: str | None) -> tuple[list[Table], bool]:
     """Return the tables with rows that are held back, and whether one failed, as `chosen`. Raises ConfigError for several streams."""
     require_one_or_pattern(name, factory.choose(every, name, namespace))
     return chosen(factory, every, name, namespace, lambda found: held_back_in(factory.read_chain(found).head) is not None)
 
 
 def _each(
-    factory: TableFactory, every: FoundTables, found: tuple[list[FoundTable], bool], work: Callable[[Workshop, FoundTable], None], none: str
+    factory: TableFactory, every: FoundTables, found: tuple[list[Table], bool], work: Callable[[Workshop, Table], None], none: str
 ) -> int:
     """Work on the tables that `chosen` has found, one after the other, and return the exit code. Without one, say so in these words."""
     tables, failed = found
@@ -299,7 +300,7 @@ def _each(
     return _outcome(tables, failed, none)
 
 
-def _outcome(tables: Sequence[FoundTable], failed: bool, none: str) -> int:
+def _outcome(tables: Sequence[Table], failed: bool, none: str) -> int:
     if not tables and not failed:
         sys.stdout.write(f"{none}\n")
     return 1 if failed else 0
@@ -309,7 +310,7 @@ def _discard(table: StreamTable) -> None:
     say(table.stream.id, f"discarded: {held_back.discard(table.writer, table.restore_schema)}")
 
 
-def _accept(tools: Workshop, found: FoundTable) -> None:
+def _accept(tools: Workshop, found: Table) -> None:
     closed = tools.table(found)
     if held_back_in(closed.writer.state) is None:
         say(found.stream, "nothing is held back any more")
@@ -332,7 +333,7 @@ def merge(config_path: str, name: str | None, namespace: str | None, *, take_ove
     return _each(factory, every, chosen(factory, every, name, namespace, partial(_waits, factory)), _merge, "nothing to merge")
 
 
-def _waits(factory: TableFactory, found: FoundTable) -> bool:
+def _waits(factory: TableFactory, found: Table) -> bool:
     """Tell whether the table has runs to merge, or a merge to finish. Writes nothing. Raises TransientError if it is left to a sync."""
     chain = factory.read_chain(found)
     state = chain.state_of_rows()
@@ -346,7 +347,7 @@ def _waits(factory: TableFactory, found: FoundTable) -> bool:
     return True
 
 
-def _merge(tools: Workshop, found: FoundTable) -> None:
+def _merge(tools: Workshop, found: Table) -> None:
     began = time.monotonic()
     closed = tools.table(found)
     is_cut_off = closed.writer.state is not None and closed.writer.state.unsettled is not None

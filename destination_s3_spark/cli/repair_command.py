@@ -11,12 +11,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from destination_s3_spark.chain.opening import Leftovers
+from destination_s3_spark.chain.territory import Table
 from destination_s3_spark.cli.configuration import read_config
 from destination_s3_spark.cli.terminal import Progress
 from destination_s3_spark.errors import SyncError
 from destination_s3_spark.tables.commit.repair import Repair, repair
 from destination_s3_spark.tables.factory import TableFactory, table_factory
-from destination_s3_spark.tables.found import FoundTable, FoundTables
+from destination_s3_spark.tables.found import FoundTables
 from destination_s3_spark.tables.publishers.symlink import SymlinkManifest
 from destination_s3_spark.tables.verification import Verified, verify
 from destination_s3_spark.wording import counted
@@ -33,8 +34,8 @@ def repair_tables(config_path: str, name: str | None, namespace: str | None) -> 
     found = factory.find()
     publishers, orphans = factory.publishers(found), factory.orphans()
 
-    def repaired(table: FoundTable) -> tuple[str, bool]:
-        done = repair(factory.store, table.table, publishers[table.stream], orphans, factory.started_at)
+    def repaired(table: Table) -> tuple[str, bool]:
+        done = repair(factory.store, table, publishers[table.stream], orphans, factory.started_at)
         return _done(done), done is None or not done.refused
 
     return _each("repairing tables", factory, found, repaired, name, namespace)
@@ -45,7 +46,7 @@ def verify_tables(config_path: str, name: str | None, namespace: str | None) -> 
     factory = table_factory(read_config(config_path))
     with ThreadPoolExecutor(FILES_AT_ONCE, "files") as pool:
 
-        def verified(table: FoundTable) -> tuple[str, bool]:
+        def verified(table: Table) -> tuple[str, bool]:
             result = verify(factory.store, table, pool.map)
             return "\n      ".join(_lines(result)), not result.problems
 
@@ -56,7 +57,7 @@ def _each(
     what: str,
     factory: TableFactory,
     found: FoundTables,
-    act: Callable[[FoundTable], tuple[str, bool]],
+    act: Callable[[Table], tuple[str, bool]],
     name: str | None,
     namespace: str | None,
 ) -> int:

@@ -29,7 +29,7 @@ from destination_s3_spark.tables.columns.row_plan import is_deduplicated
 from destination_s3_spark.tables.commit.generation import earlier_files
 from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
 from destination_s3_spark.tables.configured import RAW_PARQUET, column_rules, decimals, final_options, rules
-from destination_s3_spark.tables.found import FoundTable, FoundTables, KnownTables, find_tables, located, without_schema
+from destination_s3_spark.tables.found import FoundTables, KnownTables, find_tables, located, without_schema
 from destination_s3_spark.tables.open_table import Layout
 from destination_s3_spark.tables.publishers.publication import Publisher
 from destination_s3_spark.tables.publishers.registry import publishers_of, require_publishable
@@ -87,13 +87,13 @@ class TableFactory:
     def find(self) -> FoundTables:
         return find_tables(self.store, self.template, self.map_tables)
 
-    def choose(self, found: FoundTables, name: str | None, namespace: str | None) -> list[FoundTable]:
+    def choose(self, found: FoundTables, name: str | None, namespace: str | None) -> list[Table]:
         """Choose the tables of the streams with this name or pattern, or all without one, as `FoundTables.choose`."""
         return found.choose(name, namespace, self.place)
 
-    def read_chain(self, found: FoundTable) -> Chain:
+    def read_chain(self, found: Table) -> Chain:
         """Read the chain of a table to its head. Raises DataError when it is damaged."""
-        chain = Chain(self.store, found.table)
+        chain = Chain(self.store, found)
         chain.read()
         chain.catch_up()
         return chain
@@ -106,7 +106,7 @@ class TableFactory:
         return chain
 
     def of_found(
-        self, found: FoundTable, publishers: Sequence[Publisher], disposition: WriteDisposition = WriteDisposition.MAINTAIN
+        self, found: Table, publishers: Sequence[Publisher], disposition: WriteDisposition = WriteDisposition.MAINTAIN
     ) -> StreamTable:
         """Make a table from the catalog that its chain recorded last for its rows. The session adds no rows.
 

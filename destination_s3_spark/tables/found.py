@@ -19,18 +19,6 @@ from destination_s3_spark.storage.table_paths import INTERNAL_FOLDER, changes_ro
 from destination_s3_spark.stream_id import StreamId
 
 
-@dataclass(frozen=True, slots=True)
-class FoundTable:
-    """A table of the bucket path: its location and the Seed of its chain."""
-
-    table: Table
-    seed: Seed
-
-    @property
-    def stream(self) -> StreamId:
-        return self.table.stream
-
-
 def without_schema(stream: StreamId) -> ConfigError:
     """Return the error for a table whose first sync ended before it recorded a schema."""
     return ConfigError(f"The table of stream {stream} has no schema yet: no record of it was ever committed.", stream=stream)
@@ -48,16 +36,16 @@ class UnreadTable:
 class FoundTables:
     """The tables of a bucket path in the order of their keys, and the folders whose chain has no good beginning."""
 
-    tables: tuple[FoundTable, ...]
+    tables: tuple[Table, ...]
     unread: tuple[UnreadTable, ...] = ()
     folders: frozenset[str] = frozenset()
     """The internal folders that there are, with a table or not."""
 
     @property
     def roots(self) -> dict[StreamId, str]:
-        return {found.stream: found.seed.final_root for found in self.tables}
+        return {found.stream: found.final_root for found in self.tables}
 
-    def choose(self, name: str | None, namespace: str | None, place: str) -> list[FoundTable]:
+    def choose(self, name: str | None, namespace: str | None, place: str) -> list[Table]:
         """Choose the tables of the streams with this name, or that match it as a pattern with * and ?, and with this namespace if given.
 
         An empty namespace is that of streams without one. Without a name, all are chosen, of the namespace if given. Raises ConfigError
@@ -88,7 +76,7 @@ def find_tables(store: ObjectStore, template: PathTemplate, map_calls: MapCalls 
     tables, unread = [], []
     for folder, seed in seeds.items():
         found = seed if seed is None or isinstance(seed, str) else _placed(seed, template, roots)
-        if isinstance(found, FoundTable):
+        if isinstance(found, Table):
             tables.append(found)
         elif found is not None:
             unread.append(UnreadTable(folder.removeprefix(template.base).rstrip("/"), found))
@@ -128,12 +116,12 @@ def located(stream: StreamId, template: PathTemplate, root: str) -> Table:
     )
 
 
-def _placed(seed: Seed, template: PathTemplate, roots: Mapping[StreamId, str]) -> FoundTable | str:
-    """Return the table of a Seed, or why the Seed cannot be that of a table here."""
+def _placed(seed: Seed, template: PathTemplate, roots: Mapping[StreamId, str]) -> Table | str:
+    """Return the location of the table of a Seed, or why the Seed cannot be that of a table here."""
     table = located(seed.stream, template, seed.final_root)
     identity = Identity(seed.stream, seed.table_id, seed.table_number, seed.final_root, seed.format_version)
     flaw = table.flaw(identity) or root_flaw(seed.final_root, seed.stream, template, lambda: roots)
-    return FoundTable(table, seed) if flaw is None else _refused(f"{table.chain_prefix}{block_name(0)}", flaw)
+    return table if flaw is None else _refused(f"{table.chain_prefix}{block_name(0)}", flaw)
 
 
 def _seed(store: ObjectStore, template: PathTemplate, folder: str) -> Seed | str | None:

@@ -22,12 +22,12 @@ from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.settle import MapCalls, Readable, readable
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.chain.table_store import TableStore
+from destination_s3_spark.chain.territory import Table
 from destination_s3_spark.errors import Bug, DataError
 from destination_s3_spark.formats.file_statistics import KeyRange
 from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore
 from destination_s3_spark.tables.columns.row_plan import DELETED_AT
-from destination_s3_spark.tables.found import FoundTable
 from destination_s3_spark.tables.history.faults import history_faults
 from destination_s3_spark.tables.runs.footers import read_footer
 from destination_s3_spark.tables.runs.keys import BOUND_BYTES
@@ -53,30 +53,30 @@ class Verified:
     remarks: tuple[str, ...]
 
 
-def verify(bucket: ObjectStore, found: FoundTable, map_files: MapCalls = map) -> Verified:
+def verify(bucket: ObjectStore, found: Table, map_files: MapCalls = map) -> Verified:
     """Verify a table.
 
     Takes one GET per block and per Parquet file, and one LIST per 1,000 objects. Of histories and their tables, keys and times are read.
     Raises TransientError or ConfigError.
     """
     for look in range(MOST_VERIFICATIONS):
-        chain = Chain(bucket, found.table)
+        chain = Chain(bucket, found)
         try:
             chain.read()
             chain.catch_up()
         except DataError as error:
             return Verified(0, 0, 0, (error.message,), ())
         audited = audit(chain, bucket)
-        result = _verified(TableStore(bucket, chain), found, chain, audited, map_files)
+        result = _verified(TableStore(bucket, chain), chain, audited, map_files)
         if not result.problems or look == MOST_VERIFICATIONS - 1 or chain.successor() is None:
             break
     return result
 
 
-def _verified(store: ObjectStore, found: FoundTable, chain: Chain, audited: Audit, map_files: MapCalls) -> Verified:
+def _verified(store: ObjectStore, chain: Chain, audited: Audit, map_files: MapCalls) -> Verified:
     seen = readable(chain, store, map_files)
     live = seen.live
-    problems = [*audited.problems, *_missing(store, found, chain, live)]
+    problems = [*audited.problems, *_missing(store, chain, live)]
     remarks = [*audited.remarks, *_remarks(chain, seen)]
     footed = [file for file in live.files if file.key.endswith(ParquetOptions.extension)]
     if not any("is gone" in problem for problem in problems):
@@ -92,12 +92,12 @@ def _verified(store: ObjectStore, found: FoundTable, chain: Chain, audited: Audi
     return Verified(audited.blocks, len(live.files) + len(live.adopted), seen.contents.rows, tuple(problems), tuple(remarks))
 
 
-def _missing(store: ObjectStore, found: FoundTable, chain: Chain, live: LiveFiles) -> Iterator[str]:
+def _missing(store: ObjectStore, chain: Chain, live: LiveFiles) -> Iterator[str]:
     """Yield the files of the chain that the store does not have as they were written, and the objects that no block names."""
     root, number = chain.head.identity.final_root, chain.head.identity.table_number
-    folders = [root, *(f"{found.table.folder}{folder}" for folder in DATA_FOLDERS)]
-    if found.table.history is not None and live.of(*HISTORY_KINDS):
-        folders.append(found.table.history)
+    folders = [root, *(f"{chain.table.folder}{folder}" for folder in DATA_FOLDERS)]
+    if chain.table.history is not None and live.of(*HISTORY_KINDS):
+        folders.append(chain.table.history)
     sizes = {info.key: info.size for folder in folders for info in store.list(folder)}
     named = [*live.files, *live.dropped]
     gone = [file.key for file in named if file.key not in sizes]

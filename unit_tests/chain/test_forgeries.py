@@ -24,7 +24,7 @@ from destination_s3_spark.errors import SyncError
 from destination_s3_spark.formats.file_statistics import WrittenFile
 from destination_s3_spark.tables.commit.repair import repair
 from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
-from destination_s3_spark.tables.found import FoundTable, find_tables
+from destination_s3_spark.tables.found import find_tables
 from destination_s3_spark.tables.publishers.delta import DeltaTable
 from destination_s3_spark.tables.publishers.symlink import SymlinkManifest
 from destination_s3_spark.tables.retention import delete_expired_raw
@@ -243,7 +243,7 @@ def verified(store: FakeStore) -> None:
     chain.catch_up()
     seed = next(iter(find_tables(FakeStore(), TEMPLATE).tables), None)
     assert seed is None
-    verify(store, FoundTable(TABLE, None), lambda function, items: list(map(function, items)))  # type: ignore[arg-type]
+    verify(store, TABLE, lambda function, items: list(map(function, items)))
 
 
 def idled(store: FakeStore) -> None:
@@ -283,4 +283,4 @@ def test_the_same_steps_do_their_work_without_a_forgery() -> None:
     for step in STEPS:
         step(store)
         expect_nothing_foreign(store)
-    assert verify(store, FoundTable(TABLE, None)).blocks > 20  # type: ignore[arg-type]
+    assert verify(store, TABLE).blocks > 20

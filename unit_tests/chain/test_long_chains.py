@@ -75,7 +75,7 @@ def test_finding_tables_takes_no_call_per_object() -> None:
     store.calls.clear()
 
     (found,) = find_tables(store, TEMPLATE).tables
-    assert (found.stream, found.table.folder) == (TABLE.stream, TABLE.folder)
+    assert (found.stream, found.folder) == (TABLE.stream, TABLE.folder)
     seed = f"{CHAIN}{block_name(0)}"
     assert store.calls == [
         ("folders", "lake/airbyte_internal/"),

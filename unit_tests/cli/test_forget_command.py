@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from destination_s3_spark.chain.territory import Table
 from destination_s3_spark.cli import forget_command, operator_command
 from destination_s3_spark.cli.forget_command import _subjects
 from destination_s3_spark.errors import ConfigError
-from destination_s3_spark.tables.found import FoundTable
 
 WHERE = ("--where", '{"id": 1}')
 
@@ -24,7 +24,7 @@ def forget(make_table: Callable[..., Any], config: Path, monkeypatch: pytest.Mon
         make_table(namespace, name).writer().open()
     streams: list[str] = []
 
-    def kept(_tools: object, tables: Sequence[FoundTable], *_given: object) -> None:
+    def kept(_tools: object, tables: Sequence[Table], *_given: object) -> None:
         streams.extend(str(table.stream) for table in tables)
 
     monkeypatch.setattr(forget_command, "forget", kept)

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from destination_s3_spark.chain.files import FileKind
+from destination_s3_spark.chain.territory import Table
 from destination_s3_spark.cli import maintenance, operator_command
 from destination_s3_spark.cli.maintenance import Workshop
 from destination_s3_spark.errors import ConfigError, DataError, Fenced
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.factory import TableFactory
-from destination_s3_spark.tables.found import FoundTable
 from destination_s3_spark.tables.updates.resources import Resources, TaskResources
 from unit_tests.chain.fake_store import FakeStore
 from unit_tests.chain.one_table import writer
@@ -52,7 +52,7 @@ def lake(s3_settings: S3Settings, tmp_path: Path) -> InlineLake:
 
 
 @contextmanager
-def workshop(lake: InlineLake) -> Iterator[tuple[Workshop, FoundTable]]:
+def workshop(lake: InlineLake) -> Iterator[tuple[Workshop, Table]]:
     """What a command works with, and the table."""
     factory = TableFactory(lake.config(), S3Store(lake.settings), datetime.now(UTC))
     every, engine = factory.find(), InlineEngine()

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from destination_s3_spark import tables
+from destination_s3_spark.chain.territory import Table
 from destination_s3_spark.cli.forget_command import Link, Request, forget
 from destination_s3_spark.cli.maintenance import Workshop
 from destination_s3_spark.engine.engine import Engine, Groups
@@ -38,7 +39,6 @@ from destination_s3_spark.tables.forgetting.erasure import EraseTask, SortedEras
 from destination_s3_spark.tables.forgetting.log_search import LogPlacesTask, LogSearchTask, LogValuesTask, RedactTask
 from destination_s3_spark.tables.forgetting.search import CollectTask, SearchTask, SortedSearchTask
 from destination_s3_spark.tables.forgetting.wanted import Subject
-from destination_s3_spark.tables.found import FoundTable
 from destination_s3_spark.tables.history.task import ClosingTask, HistoryTask
 from destination_s3_spark.tables.landing.land import LandTask
 from destination_s3_spark.tables.merge.scratch_runs import CombineTask, SortTask
@@ -114,23 +114,23 @@ class Case:
     ids: Sequence[int]
     given_up: bool = False
     """Whether a sync goes on without what fails."""
-    command: Callable[[Workshop, FoundTable], None] | None = None
+    command: Callable[[Workshop, Table], None] | None = None
     """What fails instead of the last sync, which then follows."""
     lake: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the lake in the last sync."""
 
 
-def rebuild(tools: Workshop, table: FoundTable) -> None:
+def rebuild(tools: Workshop, table: Table) -> None:
     with tools.opened(tools.table(table)) as opened:
         tools.run(opened, rebuild_of(opened, tools.resources))
 
 
-def forget_two(tools: Workshop, table: FoundTable, *links: Link) -> None:
+def forget_two(tools: Workshop, table: Table, *links: Link) -> None:
     request = Request([Subject.parse(b'{"id": 2}', "number 1")], dry_run=False, links=links)
     forget(tools, [table], request, lambda _: None)
 
 
-def forget_two_and_what_hangs_on_it(tools: Workshop, table: FoundTable) -> None:
+def forget_two_and_what_hangs_on_it(tools: Workshop, table: Table) -> None:
     forget_two(tools, table, Link(table, "id", table, "id"))
 
 
@@ -244,7 +244,7 @@ def sync(lake: InlineLake, step: Step) -> None:
     lake.sync(step.catalog(), step.messages())
 
 
-def run(lake: InlineLake, command: Callable[[Workshop, FoundTable], None]) -> None:
+def run(lake: InlineLake, command: Callable[[Workshop, Table], None]) -> None:
     """Do what a command does with each table, on the lake's engine."""
     factory = TableFactory(lake.config(), S3Store(lake.settings), datetime.now(UTC))
     found = factory.find().tables

@@ -43,7 +43,7 @@ class DeltaLake(InlineLake):
     def repair(self) -> Repair | None:
         factory, table = self._found()
         (found,) = factory.find().tables
-        return repair(factory.store, found.table, table.writer.publishers, factory.orphans(), factory.started_at)
+        return repair(factory.store, found, table.writer.publishers, factory.orphans(), factory.started_at)
 
     def _found(self) -> tuple[TableFactory, StreamTable]:
         factory = TableFactory(self.config(), S3Store(self.settings), datetime.now(UTC))

@@ -96,7 +96,7 @@ def repaired(lake: InlineLake) -> Repair | None:
     factory = TableFactory(lake.config(), S3Store(lake.settings), FIRST)
     found = factory.find()
     (table,) = found.tables
-    return repair(factory.store, table.table, factory.publishers(found)[table.stream], factory.orphans(), FIRST)
+    return repair(factory.store, table, factory.publishers(found)[table.stream], factory.orphans(), FIRST)
 
 
 def test_every_publisher_shows_a_history_after_every_kind_of_change(lake: InlineLake, caplog: pytest.LogCaptureFixture) -> None:

@@ -259,7 +259,7 @@ def test_a_block_that_counts_other_rows_than_its_file_is_a_problem(make_lake: Ma
     assert other != target
     # Only the footer tells: the sizes in the chain are those of the object.
     (found,) = TableFactory(lake.config(), store, datetime.now(UTC)).find().tables
-    chain = Chain(store, found.table)
+    chain = Chain(store, found)
     chain.read()
     entry = next(file for file in chain.live_files().files if file.key == target)
     store.put(target, sink.getvalue())

@@ -22,6 +22,7 @@ from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.settle import Readable, readable
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.chain.table_store import TableStore
+from destination_s3_spark.chain.territory import Table
 from destination_s3_spark.cli.terminal import Progress, arrow_text
 from destination_s3_spark.errors import REPORT, Bug, DataError, SyncError
 from destination_s3_spark.schema.airbyte_type import Field, type_label
@@ -30,7 +31,7 @@ from destination_s3_spark.schema.schema_event import arrow_from_event, from_even
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.configured import rules
 from destination_s3_spark.tables.factory import TableFactory
-from destination_s3_spark.tables.found import FoundTable, FoundTables, UnreadTable
+from destination_s3_spark.tables.found import FoundTables, UnreadTable
 from destination_s3_spark.tables.publishers.histories import concerned, history_files, history_state
 from destination_s3_spark.tables.publishers.publication import Publication, Publisher, publication_of
 from destination_s3_spark.tables.rules import MergeRule
@@ -89,7 +90,7 @@ class InspectedTable:
 
 
 def read_table(
-    factory: TableFactory, found: FoundTable, publishers: Sequence[Publisher] = (), most_blocks: int = MOST_BLOCKS, *, keys: bool = False
+    factory: TableFactory, found: Table, publishers: Sequence[Publisher] = (), most_blocks: int = MOST_BLOCKS, *, keys: bool = False
 ) -> InspectedTable:
     """Read the table's chain with its newest blocks and all its schemas, and ask the publishers what readers see.
 
@@ -103,10 +104,10 @@ def read_table(
         with ThreadPoolExecutor(FOOTERS_AT_ONCE, "footers") as pool:
             files = tuple(with_keys(seen.live.files, TableStore(factory.store, chain), pool.map))
         seen = replace(seen, live=msgspec.structs.replace(seen.live, files=files))
-    return _inspected(factory, found, chain, seen, publishers, blocks, tuple(chain.schema_history()))
+    return _inspected(factory, chain, seen, publishers, blocks, tuple(chain.schema_history()))
 
 
-def read_head(factory: TableFactory, found: FoundTable, publishers: Sequence[Publisher] = ()) -> InspectedTable:
+def read_head(factory: TableFactory, found: Table, publishers: Sequence[Publisher] = ()) -> InspectedTable:
     """Read what the head of the table's chain says, without blocks and schemas, and ask the publishers what readers see.
 
     After maintenance, or a sync without an id, the blocks since the last Snapshot are read too: they tell the last sync. Raises
@@ -114,12 +115,11 @@ def read_head(factory: TableFactory, found: FoundTable, publishers: Sequence[Pub
     """
     chain = factory.read_chain(found)
     blocks = () if chain.head.opener.sync_id else tuple(chain.blocks())
-    return _inspected(factory, found, chain, _seen(factory, chain), publishers, blocks, ())
+    return _inspected(factory, chain, _seen(factory, chain), publishers, blocks, ())
 
 
 def _inspected(
     factory: TableFactory,
-    found: FoundTable,
     chain: Chain,
     seen: Readable,
     publishers: Sequence[Publisher],
@@ -128,7 +128,7 @@ def _inspected(
 ) -> InspectedTable:
     store, chosen = TableStore(factory.store, chain), rules(factory.config)
     shown = tuple(publication_of(publisher, store, chain.head, seen.live) for publisher in concerned(publishers, chain.head))
-    rule, folder = chosen.merges_of(found.stream), found.table.history or ""
+    rule, folder = chosen.merges_of(chain.table.stream), chain.table.history or ""
     return InspectedTable(chain.head, seen, blocks, schemas, shown, rule, folder, chosen.history_days)
 
 
@@ -137,7 +137,7 @@ def _seen(factory: TableFactory, chain: Chain) -> Readable:
         return readable(chain, TableStore(factory.store, chain), pool.map)
 
 
-def shown_or_unread(table: FoundTable, show: Callable[[FoundTable], Found]) -> Found | UnreadTable:
+def shown_or_unread(table: Table, show: Callable[[Table], Found]) -> Found | UnreadTable:
     """Return what the function makes of the table, or why it could not. Raises SyncError for what is no fault of the table."""
     try:
         return show(table)
@@ -154,11 +154,11 @@ def find_tables(factory: TableFactory) -> FoundTables:
         return replace(factory, map_tables=pool.map).find()
 
 
-def read_all(found: FoundTables, read: Callable[[FoundTable], Found], at_once: int) -> tuple[list[Found], list[UnreadTable]]:
+def read_all(found: FoundTables, read: Callable[[Table], Found], at_once: int) -> tuple[list[Found], list[UnreadTable]]:
     """Return what the function makes of the tables, and those of which it can make nothing. Shows the progress."""
     with ThreadPoolExecutor(at_once, "tables") as pool, Progress("reading tables", len(found.tables)) as progress:
 
-        def counted(table: FoundTable) -> Found | UnreadTable:
+        def counted(table: Table) -> Found | UnreadTable:
             shown = shown_or_unread(table, read)
             progress.advance()
             return shown

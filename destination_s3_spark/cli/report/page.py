@@ -14,6 +14,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from destination_s3_spark.chain.territory import Table
 from destination_s3_spark.cli.configuration import read_config, write_file
 from destination_s3_spark.cli.inspection.table import MOST_BLOCKS, RecordedChange, find_tables, read_all, read_table, report_unread
 from destination_s3_spark.cli.report.figures import TableFigures, TableFinding, findings, table_figures
@@ -21,7 +22,7 @@ from destination_s3_spark.cli.report.scales import HEIGHT, WIDTH, Absent, number
 from destination_s3_spark.cli.report.table_charts import END_TEXTS, SYNC_LOOKS, data_commits, points_of, quality, table_charts
 from destination_s3_spark.cli.terminal import moment, number_text
 from destination_s3_spark.tables.factory import TableFactory, table_factory
-from destination_s3_spark.tables.found import FoundTable, UnreadTable
+from destination_s3_spark.tables.found import UnreadTable
 from destination_s3_spark.wording import counted, duration_text, printable, size_text
 
 SPARK_POINTS = 40
@@ -53,7 +54,7 @@ def write(factory: TableFactory, out: Path, most_blocks: int = MOST_BLOCKS) -> P
     found = find_tables(factory)
     publishers, uploads = factory.publishers(found), factory.orphans()
 
-    def read(table: FoundTable) -> TableFigures:
+    def read(table: Table) -> TableFigures:
         # Only the figures are kept: the blocks of very many tables would fill the memory.
         return table_figures(read_table(factory, table, publishers[table.stream], most_blocks), uploads)
 
