@@ -11,11 +11,9 @@ exist is an error and is never moved to another day.
 from __future__ import annotations
 
 import re
-from calendar import isleap
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import cache
-from typing import NamedTuple
 from zoneinfo import ZoneInfo, available_timezones
 
 from destination_s3_spark.decoding.changes import Reason
@@ -66,7 +64,9 @@ _MOMENT = re.compile(rf"{_DATE}(?:(?: ?T| ){_TIME}{_ERA.format('last_era')})?", 
 _TIME_OF_DAY = re.compile(_TIME, re.ASCII)
 
 _MONTHS = {"jan": 1, "feb": 2, "mar": 3, "apr": 4, "may": 5, "jun": 6, "jul": 7, "aug": 8, "sep": 9, "oct": 10, "nov": 11, "dec": 12}
-_MONTH_DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+
+CYCLE_DAYS = 146_097
+"""Days of 400 years, after which the calendar repeats. Python's dates are those of 10,000 years only."""
 
 ABBREVIATIONS: Mapping[str, int] = (
     dict.fromkeys(("Z", "UTC", "GMT", "UT", "WET"), 0)
@@ -74,18 +74,6 @@ ABBREVIATIONS: Mapping[str, int] = (
     | {"EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7, "AKST": -9, "AKDT": -8, "HST": -10}
 )
 """UTC offset in hours of each unambiguous zone abbreviation (those of RFC 5322 and of Europe). Ambiguous ones are left out."""
-
-
-class Moment(NamedTuple):
-    """A parsed text.
-
-    `days` counts from 1970-01-01 and is 0 for a time of day. `time_us` is in microseconds of that day, or None for a date alone. `offset_s`
-    is the offset from UTC in seconds.
-    """
-
-    days: int
-    time_us: int | None
-    offset_s: int
 
 
 def temporal(kind: Scalar, text: str) -> int | Reason:
@@ -99,14 +87,15 @@ def temporal(kind: Scalar, text: str) -> int | Reason:
     usual = _usual(kind, text)
     if usual is not None:
         return usual
-    text = text.rstrip(" ")
-    if kind in _TIMES:
-        match = _TIME_OF_DAY.fullmatch(text)
-        moment = Reason.SERIALIZATION if match is None else _time_of_day(match)
-    else:
-        match = _MOMENT.fullmatch(text)
-        moment = Reason.SERIALIZATION if match is None else _moment(match)
-    return moment if isinstance(moment, Reason) else _stored(kind, moment)
+    match = (_TIME_OF_DAY if kind in _TIMES else _MOMENT).fullmatch(text.rstrip(" "))
+    if match is None:
+        return Reason.SERIALIZATION
+    try:
+        return _time_of_day(kind, match) if kind in _TIMES else _moment(kind, match)
+    except ValueError:
+        return Reason.SERIALIZATION
+    except OverflowError:
+        return Reason.SIZE
 
 
 def _usual(kind: Scalar, text: str) -> int | None:
@@ -128,75 +117,63 @@ def _usual(kind: Scalar, text: str) -> int | None:
     return (moment - _EPOCH) // _MICROSECOND
 
 
-def _stored(kind: Scalar, moment: Moment) -> int | Reason:
-    if kind is Scalar.DATE:
-        days = moment.days + (moment.time_us or 0) // DAY_US
-        return days if -(2**31) <= days < 2**31 else Reason.SIZE
-    if moment.time_us is None:
-        return Reason.SERIALIZATION
-    if kind is Scalar.TIME_WITHOUT_TIMEZONE:
-        return moment.time_us % DAY_US
-    if kind is Scalar.TIME_WITH_TIMEZONE:
-        return (moment.time_us - moment.offset_s * SECOND_US) % DAY_US
-    local = moment.days * DAY_US + moment.time_us
-    value = local - moment.offset_s * SECOND_US if kind is Scalar.TIMESTAMP_WITH_TIMEZONE else local
-    return value if -(2**63) <= value < 2**63 else Reason.SIZE
+def _time_of_day(kind: Scalar, match: re.Match[str]) -> int:
+    """Return the stored value of a time. Raises ValueError for one that does not exist."""
+    time_us, zone = _time_us(match), match["zone"]
+    if zone and zone not in ABBREVIATIONS and zone not in _zones():
+        raise ValueError
+    # Without a date, a named zone has no known offset. Drop the zone and keep the local time, as destination-s3 does.
+    offset = 0 if zone else _numeric_offset(match)
+    return (time_us - offset * SECOND_US if kind is Scalar.TIME_WITH_TIMEZONE else time_us) % DAY_US
 
 
-def _time_of_day(match: re.Match[str]) -> Moment | Reason:
-    time_us = _time_us(match)
-    if time_us is None:
-        return Reason.SERIALIZATION
-    if match["zone"]:
-        # Without a date, a named zone has no known offset. Drop the zone and keep the local time, as destination-s3 does.
-        return Moment(0, time_us, 0) if match["zone"] in ABBREVIATIONS or match["zone"] in _zones() else Reason.SERIALIZATION
-    offset = _numeric_offset(match)
-    return Reason.SERIALIZATION if offset is None else Moment(0, time_us, offset)
-
-
-def _moment(match: re.Match[str]) -> Moment | Reason:
+def _moment(kind: Scalar, match: re.Match[str]) -> int:
+    """Return the stored value of a date or timestamp. Raises ValueError for one that does not exist, OverflowError for one too far away."""
     year = _year(match)
     month = int(match["month"]) if match["month"] else _MONTHS.get(match["name"].lower(), 0)
     day = int(match["day"])
-    if year is None or not 1 <= month <= 12 or not 1 <= day <= _MONTH_DAYS[month - 1] + (month == 2 and isleap(year)):
-        return Reason.SERIALIZATION
-    time_us, offset = None, None
+    days = _days_since_1970(year, month, day)
+    time_us, offset = 0, 0
     if match["hour"] is not None:
         time_us = _time_us(match)
-        if time_us is None:
-            return Reason.SERIALIZATION
         offset = _zone_offset(match["zone"], (year, month, day), time_us) if match["zone"] else _numeric_offset(match)
-        if offset is None:
-            return Reason.SERIALIZATION
     if len(match["year"]) > 4 and match["year"][0] != "+":
-        return Reason.SIZE  # a year above 9999 needs a sign; without one, Airbyte expects this reason
-    return Moment(days_from_civil(year, month, day), time_us, offset or 0)
+        raise OverflowError  # a year above 9999 needs a sign; without one, Airbyte expects this reason
+    if kind is Scalar.DATE:
+        return _of_bits(32, days + time_us // DAY_US)
+    if match["hour"] is None:
+        raise ValueError
+    local = days * DAY_US + time_us
+    return _of_bits(64, local - offset * SECOND_US if kind is Scalar.TIMESTAMP_WITH_TIMEZONE else local)
 
 
-def _year(match: re.Match[str]) -> int | None:
-    """Return the proleptic year (1 BC is 0), or None for a year 0 or two eras."""
+def _of_bits(bits: int, value: int) -> int:
+    if not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
+        raise OverflowError
+    return value
+
+
+def _year(match: re.Match[str]) -> int:
+    """Return the proleptic year (1 BC is 0). Raises ValueError for a year 0 or two eras."""
     digits = match["year"]
     year = int(digits) + (2000 if len(digits) == 2 else 0) if len(digits) < 25 else 10**25
     eras = [era for era in (match["era"], match["last_era"]) if era]
     if year == 0 or len(eras) > 1:
-        return None
+        raise ValueError
     return 1 - year if eras == ["BC"] else year
 
 
-def _time_us(match: re.Match[str]) -> int | None:
-    """Return the microseconds of the day, with digits below a microsecond cut, or None for an invalid time.
-
-    24:00 is the end of the day.
-    """
+def _time_us(match: re.Match[str]) -> int:
+    """Return the microseconds of the day, with digits below a microsecond cut. 24:00 is its end. Raises ValueError for an invalid time."""
     hour, minute, second = int(match["hour"]), int(match["minute"]), int(match["second"] or 0)
     nanoseconds = (match["fraction"] or "").ljust(9, "0")
     if minute > 59 or second > 59 or hour > 24 or (hour == 24 and (minute or second or int(nanoseconds))):
-        return None
+        raise ValueError
     return (hour * 3600 + minute * 60 + second) * SECOND_US + int(nanoseconds[:6])
 
 
-def _numeric_offset(match: re.Match[str]) -> int | None:
-    """Return the offset from UTC in seconds, 0 if the text has none, or None for an invalid offset."""
+def _numeric_offset(match: re.Match[str]) -> int:
+    """Return the offset from UTC in seconds, 0 if the text has none. Raises ValueError for an invalid offset."""
     if match["gmt_sign"]:
         sign, hours, minutes, seconds = match["gmt_sign"], match["gmt_hours"], match["gmt_minutes"], "0"
     elif match["sign"]:
@@ -206,26 +183,26 @@ def _numeric_offset(match: re.Match[str]) -> int | None:
     minute, second = int(minutes or 0), int(seconds or 0)
     size = int(hours) * 3600 + minute * 60 + second
     if minute > 59 or second > 59 or size > OFFSET_MAX_S:
-        return None
+        raise ValueError
     return -size if sign == "-" else size
 
 
-def _zone_offset(name: str, date: tuple[int, int, int], time_us: int) -> int | None:
-    """Return the UTC offset in seconds of a named zone at a local time, or None for an unknown zone.
+def _zone_offset(name: str, local_date: tuple[int, int, int], time_us: int) -> int:
+    """Return the UTC offset in seconds of a named zone at a local time. Raises ValueError for an unknown zone.
 
     When clocks are set back, a local time occurs twice. The offset of its first occurrence applies.
     """
     if name in ABBREVIATIONS:
         return ABBREVIATIONS[name] * 3600
     if name not in _zones():
-        return None
-    year, month, day = date
+        raise ValueError
+    year, month, day = local_date
     # `datetime` is limited to the years 1 to 9999. Zone rules repeat every 400 years, and any year before a zone's first rule gives its
     # local mean time.
     year = 9600 + year % 400 if year > 9999 else max(year, 4 + year % 4)
     minutes = min(time_us // (60 * SECOND_US), 24 * 60 - 1)
     offset = datetime(year, month, day, minutes // 60, minutes % 60).replace(tzinfo=ZoneInfo(name)).utcoffset()
-    return None if offset is None else int(offset.total_seconds())
+    return int((offset or timedelta()).total_seconds())
 
 
 @cache
@@ -236,9 +213,7 @@ def _zones() -> frozenset[str]:
     return names
 
 
-def days_from_civil(year: int, month: int, day: int) -> int:
-    """Return the days since 1970-01-01 of a day of the proleptic Gregorian calendar, in any year."""
-    years = year - (month <= 2)
-    era, year_of_era = divmod(years, 400)
-    day_of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
-    return era * 146_097 + year_of_era * 365 + year_of_era // 4 - year_of_era // 100 + day_of_year - 719_468
+def _days_since_1970(year: int, month: int, day: int) -> int:
+    """Return the days since 1970-01-01 of a day of the proleptic Gregorian calendar. Raises ValueError for one that does not exist."""
+    cycles, of_cycle = divmod(year - 2000, 400)
+    return date(2000 + of_cycle, month, day).toordinal() - _EPOCH.toordinal() + cycles * CYCLE_DAYS

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import date, timedelta
 from typing import Any
 
 import msgspec
@@ -15,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from destination_s3_spark.decoding.temporal import DAY_US, SECOND_US
+from destination_s3_spark.decoding.temporal import CYCLE_DAYS, DAY_US, SECOND_US
 from destination_s3_spark.schema.airbyte_type import (
     MAX_PRECISION,
     AirbyteType,
@@ -32,6 +33,8 @@ from destination_s3_spark.schema.airbyte_type import (
 
 Texts = list[bytes | None]
 """One JSON text per row. None is null."""
+_DAYS_TO_2000 = 10_957
+"""Days from 1970-01-01 to 2000-01-01."""
 
 
 def value_texts(values: pa.Array[Any], of: AirbyteType) -> Texts:
@@ -109,10 +112,12 @@ def _unions(values: pa.StructArray, options: tuple[AirbyteType, ...]) -> Texts:
 
 
 def _date(days: int) -> str:
-    year, month, day = _civil(days)
+    cycles, of_cycle = divmod(days - _DAYS_TO_2000, CYCLE_DAYS)
+    day = date(2000, 1, 1) + timedelta(of_cycle)
+    year = day.year + 400 * cycles
     era = "" if year > 0 else " BC"
     year = year if year > 0 else 1 - year
-    return f"{'+' if year > 9999 else ''}{year:04}-{month:02}-{day:02}{era}"
+    return f"{'+' if year > 9999 else ''}{year:04}-{day.month:02}-{day.day:02}{era}"
 
 
 def _time(of_day: int) -> str:
@@ -138,13 +143,3 @@ TEMPORAL_TEXTS: dict[Scalar, Callable[[int], str]] = {
     Scalar.TIMESTAMP_WITHOUT_TIMEZONE: _timestamp(""),
 }
 """The text of a date as the days since 1970, of a time as the microseconds since midnight or since 1970. It has years that Python lacks."""
-
-
-def _civil(days: int) -> tuple[int, int, int]:
-    """Return the year, month and day of a date given as days since 1970-01-01. The inverse of `temporal.days_from_civil`."""
-    era, day_of_era = divmod(days + 719_468, 146_097)
-    year_of_era = (day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
-    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
-    month = (5 * day_of_year + 2) // 153
-    day = day_of_year - (153 * month + 2) // 5 + 1
-    return year_of_era + era * 400 + (month >= 10), (month + 2) % 12 + 1, day
