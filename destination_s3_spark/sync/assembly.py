@@ -22,7 +22,7 @@ from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import USUAL_LIMITS, ClientLimits, S3Settings
 from destination_s3_spark.sync.batches import limits
 from destination_s3_spark.sync.checkpoints import Checkpoints
-from destination_s3_spark.sync.commits import Commits, Emit, OpenTables
+from destination_s3_spark.sync.commits import Commits, Emit
 from destination_s3_spark.sync.pipeline import Pipeline
 from destination_s3_spark.sync.runtime import TASKS, Runtime, landing_bytes, landing_cores, task_bytes
 from destination_s3_spark.sync.spool import Spool
@@ -31,6 +31,7 @@ from destination_s3_spark.sync.story.story import Story
 from destination_s3_spark.sync.sync import Sync
 from destination_s3_spark.sync.update_runner import UpdateRunner
 from destination_s3_spark.tables.factory import TableFactory
+from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.updates.resources import LocalDisk, MergeTime, Resources, TaskResources
 
 IDLE_S = 0.2
@@ -88,7 +89,7 @@ def _assembled(
         files_pool = stack.enter_context(ThreadPoolExecutor(FILES_AT_ONCE, "files"))
         with phases.during(Phase.OPENING):
             tables = TableFactory(config, store, started_at, tables_pool.map, files_pool.map).of_catalog(catalog)
-        open_tables = OpenTables(tables, tables_pool.map)
+        open_tables: dict[int, OpenTable] = {}
         spool = stack.enter_context(closing(Spool(runtime.scratch / "spool", limits(config).spool_bytes)))
         story.watch(tables, spool, engine)
         checkpoints = Checkpoints()

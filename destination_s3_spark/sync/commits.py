@@ -1,11 +1,11 @@
-"""The open tables of a sync, commits of staged slices to them, and emission of the STATEs that they cover.
+"""Commits of staged slices to the tables of a sync, and emission of the STATEs that they cover.
 
 This module upholds the connector's guarantee: a STATE is emitted only after the commit of every record before it has returned.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -17,44 +17,8 @@ from destination_s3_spark.sync.checkpoints import Checkpoints
 from destination_s3_spark.tables.commit.batch import CommitResult
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.landing.slices import StagedSlice
-from destination_s3_spark.tables.open_table import OpenTable
-from destination_s3_spark.tables.stream_table import StreamTable
 
 Result = TypeVar("Result")
-
-
-@dataclass(slots=True)
-class OpenTables:
-    """The open tables of a sync by catalog index. Each is opened once, many in parallel. Not thread-safe."""
-
-    tables: Mapping[int, StreamTable]
-    map_tables: MapCalls
-    _open: dict[int, OpenTable] = field(default_factory=dict, init=False)
-    _decided: bool = field(default=False, init=False)
-
-    def __iter__(self) -> Iterator[OpenTable]:
-        return iter(self._open.values())
-
-    def __getitem__(self, stream: int) -> OpenTable:
-        return self._open[stream]
-
-    def open(self, streams: Iterable[int]) -> list[OpenTable]:
-        """Open the tables that are not open yet and return only these. Raises ConfigError, Fenced, TransientError."""
-        closed = self.closed(streams)
-        self.decide(closed)
-        self._open.update(zip(closed, self.map_tables(lambda stream: self.tables[stream].open(), closed), strict=True))
-        return [self._open[stream] for stream in closed]
-
-    def closed(self, streams: Iterable[int]) -> list[int]:
-        """Return the streams with tables that are not open yet. A commit of STATEs alone opens a writer, but no table."""
-        return [stream for stream in streams if stream not in self._open]
-
-    def decide(self, streams: Iterable[int]) -> None:
-        """Open the first of the tables alone, unless one was opened before. It decides between syncs that run at the same time."""
-        tables = [self.tables[stream] for stream in streams]
-        if tables and not self._decided:
-            min(tables, key=lambda table: (table.stream.id.namespace or "", table.stream.id.name)).writer.open()
-            self._decided = True
 
 
 Emit = Callable[[StateMessage, int], None]

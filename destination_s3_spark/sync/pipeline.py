@@ -19,7 +19,7 @@ from destination_s3_spark.errors import DataError
 from destination_s3_spark.storage.credentials import forwardable
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.sync.batches import grouped
-from destination_s3_spark.sync.commits import Commits, OpenTables
+from destination_s3_spark.sync.commits import Commits
 from destination_s3_spark.sync.spool import Spool
 from destination_s3_spark.sync.story.lines import commit_lines
 from destination_s3_spark.sync.story.phases import Phase, Phases
@@ -27,27 +27,19 @@ from destination_s3_spark.tables.columns.row_plan import unfit_warnings
 from destination_s3_spark.tables.commit.batch import CommitResult
 from destination_s3_spark.tables.landing.land import LandTask, UnreadableLine, land_slice
 from destination_s3_spark.tables.landing.slices import Slice
+from destination_s3_spark.tables.open_table import OpenTable
 
 logger = logging.getLogger("airbyte")
 
 
-@dataclass(frozen=True, slots=True)
-class LandingBatch:
-    """Slices of all streams that are landed together, and whether they are committed then. Without slices, only a commit is due."""
-
-    slices: tuple[Slice, ...]
-    commits: bool
-
-    @property
-    def bytes(self) -> int:
-        return sum(piece.end - piece.start for piece in self.slices)
-
-
 @dataclass(slots=True)
 class Pipeline:
-    """A background thread that lands and commits batches, one at a time. `workers` land them; they must be on this machine."""
+    """A background thread that lands and commits batches, one at a time. `workers` land them; they must be on this machine.
 
-    tables: OpenTables
+    `tables` are those that are open, by catalog index.
+    """
+
+    tables: Mapping[int, OpenTable]
     spool: Spool
     workers: Engine | LocalWorkers
     commits: Commits
@@ -64,10 +56,13 @@ class Pipeline:
             self.wait()
         return self._running is not None
 
-    def submit(self, batch: LandingBatch) -> None:
-        """Start a batch, after waiting for the previous one. Raises the error of the previous batch if it failed."""
+    def submit(self, slices: Sequence[Slice], *, commits: bool) -> None:
+        """Start a batch: slices of all streams to land together, and whether to commit then. Without slices, only a commit is due.
+
+        Waits for the previous batch, and raises its error if it failed.
+        """
         self.wait()
-        self._running = self._thread.submit(self._work, batch)
+        self._running = self._thread.submit(self._work, slices, commits)
 
     def wait(self) -> None:
         """Wait for the running batch. Raises its error if it failed."""
@@ -79,14 +74,15 @@ class Pipeline:
         """Accept no more batches and wait for the running one, ignoring its outcome."""
         self._thread.shutdown(wait=True, cancel_futures=True)
 
-    def _work(self, batch: LandingBatch) -> None:
+    def _work(self, slices: Sequence[Slice], commits: bool) -> None:
         started = time.monotonic()
-        if batch.slices:
-            streams = [self.tables[stream].stream.id for stream in sorted({piece.stream for piece in batch.slices})]
-            with self.phases.during(Phase.LANDING, streams, batch.bytes):
-                self._land(batch.slices)
-            self.uncommitted_bytes += batch.bytes
-        if batch.commits:
+        if slices:
+            streams = [self.tables[stream].stream.id for stream in sorted({piece.stream for piece in slices})]
+            size = sum(piece.end - piece.start for piece in slices)
+            with self.phases.during(Phase.LANDING, streams, size):
+                self._land(slices)
+            self.uncommitted_bytes += size
+        if commits:
             with self.phases.during(Phase.COMMITTING):
                 results = self.commits.commit()
             self._log(results, time.monotonic() - started)

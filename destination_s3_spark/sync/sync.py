@@ -26,8 +26,8 @@ from destination_s3_spark.storage.object_store import doubtful_uploads
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.sync.batches import Backlog, Due, Limits, cut_ends, due, slice_bytes, slice_count
 from destination_s3_spark.sync.checkpoints import Checkpoints, Completion, is_clear, proved_by
-from destination_s3_spark.sync.commits import Commits, OpenTables
-from destination_s3_spark.sync.pipeline import LandingBatch, Pipeline
+from destination_s3_spark.sync.commits import Commits
+from destination_s3_spark.sync.pipeline import Pipeline
 from destination_s3_spark.sync.spool import Spool
 from destination_s3_spark.sync.story.phases import Phase, Phases
 from destination_s3_spark.sync.update_runner import UpdateRunner
@@ -49,7 +49,7 @@ LOOK_EVERY_S = 0.05
 
 @dataclass(slots=True)
 class Sync:
-    """One run of `write`, and its parts. `tables` are by catalog index; `pool` runs S3 calls for many tables.
+    """One run of `write`, and its parts. `tables`, and `open_tables` of them, are by catalog index; `pool` runs S3 calls for many tables.
 
     `workers` land records on this machine: Spark's, unless that is a cluster. `landing_bytes`: the memory of one for rows.
     `resources` may have to wait for Spark. `orphans` lists the open uploads again, including those of task attempts that died.
@@ -58,7 +58,7 @@ class Sync:
 
     catalog: Catalog
     tables: Mapping[int, StreamTable]
-    open_tables: OpenTables
+    open_tables: dict[int, OpenTable]
     checkpoints: Checkpoints
     commits: Commits
     spool: Spool
@@ -77,6 +77,7 @@ class Sync:
     _statuses: dict[int, Status] = field(default_factory=dict, init=False)
     _held_back: dict[int, Replacement] = field(default_factory=dict, init=False)
     _next_look: float = field(default=0.0, init=False)
+    _decided: bool = field(default=False, init=False)
     _doubtful: int = field(default_factory=doubtful_uploads, init=False)
 
     def run(self, events: Iterable[Event]) -> None:
@@ -126,7 +127,7 @@ class Sync:
             commit = reason is Due.AGE or staged >= self.limits.batch_bytes
             if not slices and not commit:
                 return
-            self.pipeline.submit(LandingBatch(slices, commits=commit))
+            self.pipeline.submit(slices, commits=commit)
 
     def _finish(self) -> None:
         """Commit whole checkpoints, update the tables, join their small files and close them.
@@ -135,7 +136,7 @@ class Sync:
         """
         completions = {stream: self._completion(stream) for stream in self.tables}
         self.pipeline.wait()
-        self.pipeline.submit(LandingBatch(self._slices(cut_ends(self._backlog(), Due.AGE)), commits=True))
+        self.pipeline.submit(self._slices(cut_ends(self._backlog(), Due.AGE)), commits=True)
         self.pipeline.wait()
         self._update(Phase.MERGING, self._due(completions))
         self._update(Phase.COMPACTING, self._compactions())
@@ -144,13 +145,15 @@ class Sync:
         if unfinished:
             raise self._unfinished_error(unfinished)
         with self.phases.during(Phase.PUBLISHING):
-            list(self.pool.map(delete_expired, self.open_tables))  # of what this sync has opened, all that the user no longer wants
+            list(
+                self.pool.map(delete_expired, self.open_tables.values())
+            )  # of what this sync has opened, all that the user no longer wants
             self._close()
         if self._held_back:
             raise self._held_back_error()
 
     def _close(self) -> None:
-        self.open_tables.decide(stream for stream, table in self.tables.items() if table.writer.state and not table.writer.state.closed)
+        self._decide([table for table in self.tables.values() if table.writer.state and not table.writer.state.closed])
         lost_attempts = self.engine.lost_attempts or self.workers.lost_attempts or doubtful_uploads() > self._doubtful
         self.commits.close(self.orphans() if lost_attempts else None, self._held_back)
 
@@ -179,7 +182,7 @@ class Sync:
         return [(self.tables[stream].stream.id, one) for stream, one in zip(due, updates, strict=True) if one is not None]
 
     def _compactions(self) -> list[tuple[StreamId, Update]]:
-        tables = [table for table in self.open_tables if is_compacted(table)]
+        tables = [table for table in self.open_tables.values() if is_compacted(table)]
         updates = self.pool.map(lambda table: compaction_of(table, self.resources), tables)
         return [(table.stream.id, update) for table, update in zip(tables, updates, strict=True) if update is not None]
 
@@ -242,13 +245,22 @@ class Sync:
         return tuple(piece for stream, end in ends.items() for piece in self._cut_stream(stream, end, target))
 
     def _opened(self, streams: Iterable[int]) -> list[OpenTable]:
-        closed = self.open_tables.closed(streams)
+        """Open the tables that are not open yet and return only these. A commit of STATEs alone opens a writer, but no table."""
+        closed = {stream: self.tables[stream] for stream in streams if stream not in self.open_tables}
         with self.phases.during(Phase.OPENING):
-            self.open_tables.decide(closed)
-            list(self.pool.map(lambda stream: self.tables[stream].writer.open(), closed))  # the hint may be lost or out of date
-        self._merge_first([self.tables[stream] for stream in closed])
+            self._decide(list(closed.values()))
+            list(self.pool.map(lambda table: table.writer.open(), closed.values()))  # the hint may be lost or out of date
+        self._merge_first(list(closed.values()))
         with self.phases.during(Phase.OPENING):
-            return self.open_tables.open(closed)
+            opened = list(self.pool.map(lambda table: table.open(), closed.values()))
+        self.open_tables.update(zip(closed, opened, strict=True))
+        return opened
+
+    def _decide(self, tables: Sequence[StreamTable]) -> None:
+        """Open the first of the tables alone, unless one was opened before. It decides between syncs that run at the same time."""
+        if tables and not self._decided:
+            min(tables, key=lambda table: (table.stream.id.namespace or "", table.stream.id.name)).writer.open()
+            self._decided = True
 
     def _merge_first(self, tables: Sequence[StreamTable]) -> None:
         """Merge what waits in the tables and cannot wait together with rows of this sync."""

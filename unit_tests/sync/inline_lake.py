@@ -25,13 +25,14 @@ from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.sync.batches import Limits
 from destination_s3_spark.sync.checkpoints import Checkpoints
-from destination_s3_spark.sync.commits import Commits, OpenTables
+from destination_s3_spark.sync.commits import Commits
 from destination_s3_spark.sync.pipeline import Pipeline
 from destination_s3_spark.sync.spool import Spool
 from destination_s3_spark.sync.story.phases import Phases
 from destination_s3_spark.sync.sync import Sync
 from destination_s3_spark.sync.update_runner import UpdateRunner
 from destination_s3_spark.tables.factory import TableFactory
+from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.updates.choice import rebuild_of
 from destination_s3_spark.tables.updates.resources import LocalDisk, Resources, TaskResources
 
@@ -93,7 +94,7 @@ class InlineLake:
         store, config = S3Store(self.settings), self.config()
         with ThreadPoolExecutor(4) as tables_pool, ThreadPoolExecutor(4) as files_pool:
             tables = TableFactory(config, store, self.started_at or datetime.now(UTC), tables_pool.map, files_pool.map).of_catalog(catalog)
-            open_tables = OpenTables(tables, tables_pool.map)
+            open_tables: dict[int, OpenTable] = {}
             checkpoints = Checkpoints()
             commits = Commits({i: table.writer for i, table in tables.items()}, checkpoints, self._emit, tables_pool.map)
             spool = Spool(self.directory / "spool", self.limits.spool_bytes)
