@@ -221,9 +221,9 @@ def _ints(values: Sequence[Any]) -> Ints:
 
 
 class ChangedField(NamedTuple):
-    """A change that values of one field underwent.
+    """A change that a value of a field underwent, as an entry of `meta.changes`, or all such changes, to count them.
 
-    `field` is a path with `[]` for any array index. A part is None if it is not one of those that may be named.
+    To count them, `field` has `[]` for any array index, and a part is None if it is not one of those that may be named.
     """
 
     field: str | None

@@ -24,7 +24,7 @@ from destination_s3_spark.decoding.changes import Changes, Ints, Trail, stored_c
 from destination_s3_spark.decoding.line_rules import LineRules, NativeLineRules, rules_of_members
 from destination_s3_spark.decoding.plan import RowPlan, Values
 from destination_s3_spark.decoding.raw_ids import ID_BYTES
-from destination_s3_spark.decoding.record_line import MisroutedRecord, RecordLine, UnreadableRecord, source_changes
+from destination_s3_spark.decoding.record_line import RecordLine, UnreadableRecord, source_changes
 from destination_s3_spark.decoding.record_typer import RecordTyper, TypedBlock, TypedRows
 from destination_s3_spark.decoding.reference import Converter, converter_of, typed_array
 from destination_s3_spark.errors import REPORT
@@ -140,7 +140,7 @@ class KernelTyper(RecordTyper):
                 self._add_source_changes(source_changes(given[start:end]), row, changes)
             records = self._read_lines(self._odd_lines(given, odd))
             rows = self._completed(block, given, [row for row, _, _ in odd], records, changes)
-        except (UnreadableRecord, MisroutedRecord, ValueError):
+        except (UnreadableRecord, ValueError):
             return super().type_block(lines)  # finds the faulty line and raises the error
         return self._new_block(rows, changes)
 

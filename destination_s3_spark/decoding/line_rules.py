@@ -14,8 +14,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from types import ModuleType
 
-from destination_s3_spark.decoding.changes import protocol_words
-from destination_s3_spark.decoding.record_line import SourceChange, UnreadableRecord
+from destination_s3_spark.decoding.changes import ChangedField, protocol_words
+from destination_s3_spark.decoding.record_line import UnreadableRecord
 from destination_s3_spark.errors import REPORT
 from destination_s3_spark.exact_json.members import Member, after_blanks, decoded_key, malformed, members, next_token, value_end
 from destination_s3_spark.exact_json.values import ARRAY, NULL, OBJECT, QUOTE, compact, string, without_lone_surrogates
@@ -138,9 +138,9 @@ class LineRules:
         except ValueError:
             raise UnreadableRecord(row) from None
 
-    def changes(self, found: Iterable[SourceChange]) -> list[SourceChange]:
+    def changes(self, found: Iterable[ChangedField]) -> list[ChangedField]:
         """Return the source's changes in the protocol's words and with declared fields alone. Any other text in them could be a value."""
-        return [SourceChange(self._declared(field), *protocol_words(change, reason)) for field, change, reason in found]
+        return [ChangedField(self._declared(field), *protocol_words(change, reason)) for field, change, reason in found]
 
     def _declared(self, field: str | None) -> str | None:
         path = tuple(part for part in (field or "").split(".") if not _INDEX.fullmatch(part))

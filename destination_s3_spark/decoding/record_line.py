@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from destination_s3_spark.decoding.changes import ChangedField
 from destination_s3_spark.decoding.coercions import INT64_MAX
 from destination_s3_spark.exact_json.values import ARRAY, NULL, QUOTE, compact, split_array, split_object, string, without_lone_surrogates
 from destination_s3_spark.stream_id import StreamId
@@ -23,20 +24,8 @@ class UnreadableRecord(Exception):
         self.index = index
 
 
-class MisroutedRecord(Exception):
-    """A record belongs to a stream other than the block's. `index` is its ordinal in the block."""
-
-    def __init__(self, index: int) -> None:
-        super().__init__(f"record {index} of the block belongs to another stream")
-        self.index = index
-
-
-class SourceChange(NamedTuple):
-    """An entry of the source's `meta.changes`. Any text is accepted as a change or a reason."""
-
-    field: str | None
-    change: str | None
-    reason: str | None
+class MisroutedRecord(UnreadableRecord):
+    """A record belongs to a stream other than the block's."""
 
 
 class RecordLine(NamedTuple):
@@ -45,7 +34,7 @@ class RecordLine(NamedTuple):
     stream: StreamId
     emitted_at: int
     data: bytes
-    changes: list[SourceChange]
+    changes: list[ChangedField]
 
 
 def read_line(line: bytes) -> RecordLine:
@@ -56,15 +45,18 @@ def read_line(line: bytes) -> RecordLine:
     return RecordLine(stream, _time(_required(members, "emitted_at")), _required(members, "data"), changes)
 
 
-def source_changes(meta: bytes) -> list[SourceChange]:
-    """Return the changes in a record's `meta`. Raises ValueError for another value than an object, and for other changes than objects."""
+def source_changes(meta: bytes) -> list[ChangedField]:
+    """Return the changes in a record's `meta`, with any text as a change or a reason.
+
+    Raises ValueError for another value than an object, and for other changes than objects.
+    """
     changes = NULL if meta == NULL else split_object(meta).get("changes", NULL)
     if changes == NULL:
         return []
     if changes[0] != ARRAY:
         raise ValueError
     found = map(split_object, split_array(changes))
-    return [SourceChange(*(_any_text(members.get(key, NULL)) for key in SourceChange._fields)) for members in found]
+    return [ChangedField(*(_any_text(members.get(key, NULL)) for key in ChangedField._fields)) for members in found]
 
 
 def _required(members: Mapping[str, bytes], key: str) -> bytes:

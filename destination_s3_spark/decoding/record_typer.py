@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 from xxhash import xxh3_128_intdigest
 
-from destination_s3_spark.decoding.changes import Changes, Place, ValueChange, stored_changes
+from destination_s3_spark.decoding.changes import ChangedField, Changes, Place, ValueChange, stored_changes
 from destination_s3_spark.decoding.line_rules import LineRules
 from destination_s3_spark.decoding.plan import RowPlan, Values
 from destination_s3_spark.decoding.raw_ids import key_text, keyed_id, raw_ids
-from destination_s3_spark.decoding.record_line import MisroutedRecord, RecordLine, SourceChange, UnreadableRecord, read_line
+from destination_s3_spark.decoding.record_line import MisroutedRecord, RecordLine, UnreadableRecord, read_line
 from destination_s3_spark.decoding.reference import Converter, arrow_array, cell, converter_of, whole_record
 from destination_s3_spark.exact_json.values import NULL, split_object
 from destination_s3_spark.schema.column_rules import Treatment
@@ -82,7 +82,7 @@ class RecordTyper:
     def type_block(self, lines: bytes) -> TypedBlock:
         """Type whole record lines, each ending in a newline, once the stream's column rules are applied to them.
 
-        Raises UnreadableRecord or MisroutedRecord with the ordinal of the line that is not a record of the stream. Neither carries content.
+        Raises UnreadableRecord with the ordinal of the line that is not a record of the stream. It never carries content.
         """
         lines = self._treated(lines)
         changes = Changes()
@@ -173,7 +173,7 @@ class RecordTyper:
     def _line_rules(self, treatment: Treatment) -> LineRules:
         return LineRules(treatment)
 
-    def _add_source_changes(self, found: Sequence[SourceChange], row: int, changes: Changes) -> None:
+    def _add_source_changes(self, found: Sequence[ChangedField], row: int, changes: Changes) -> None:
         kept = found if self._rules is None else self._rules.changes(found)
         changes.entries.extend(ValueChange(row, (), *change) for change in kept)
 

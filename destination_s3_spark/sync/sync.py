@@ -145,9 +145,8 @@ class Sync:
         if unfinished:
             raise self._unfinished_error(unfinished)
         with self.phases.during(Phase.PUBLISHING):
-            list(
-                self.pool.map(delete_expired, self.open_tables.values())
-            )  # of what this sync has opened, all that the user no longer wants
+            # Of what this sync has opened, all that the user no longer wants.
+            list(self.pool.map(delete_expired, self.open_tables.values()))
             self._close()
         if self._held_back:
             raise self._held_back_error()

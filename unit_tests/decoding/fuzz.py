@@ -22,7 +22,7 @@ from demo.shop import Shop
 from destination_s3_spark.decoding.kernel_typer import KernelTyper
 from destination_s3_spark.decoding.plan import RowPlan, Values
 from destination_s3_spark.decoding.raw_ids import carried_digest
-from destination_s3_spark.decoding.record_line import MisroutedRecord, UnreadableRecord
+from destination_s3_spark.decoding.record_line import UnreadableRecord
 from destination_s3_spark.decoding.record_typer import RecordTyper, TypedBlock
 from destination_s3_spark.kernel import KERNEL
 from destination_s3_spark.protocol.catalog import parse_catalog
@@ -145,7 +145,7 @@ def outcome(typer: RecordTyper, lines: bytes) -> Outcome:
     """All that a typer says of a block, but for the rows' ids."""
     try:
         typed = typer.type_block(lines)
-    except (UnreadableRecord, MisroutedRecord) as error:
+    except UnreadableRecord as error:
         return type(error).__name__, error.index
     return "typed", (_said(typed), _said(typer.retype(typed.raw)))
 
@@ -183,7 +183,7 @@ def readable(lines: bytes, typer: RecordTyper) -> bytes:
 def _is_read(typer: RecordTyper, line: bytes) -> bool:
     try:
         return typer.type_block(line).records == 1
-    except (UnreadableRecord, MisroutedRecord):
+    except UnreadableRecord:
         return False
 
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from destination_s3_spark.decoding.changes import ChangedField
 from destination_s3_spark.decoding.line_rules import LineRules, NativeLineRules, number_text
-from destination_s3_spark.decoding.record_line import SourceChange, UnreadableRecord
+from destination_s3_spark.decoding.record_line import UnreadableRecord
 from destination_s3_spark.kernel import KERNEL
 from destination_s3_spark.schema.airbyte_type import Array, Field, Object, Scalar, SchemalessObject
 from destination_s3_spark.schema.column_rules import Action, ColumnRule, ColumnRules
@@ -160,9 +161,9 @@ def test_numbers_have_one_text() -> None:
 def test_changes_of_the_source_are_the_protocols_words_about_declared_fields(kind: str) -> None:
     said = "jane@example.org"
     size = "SOURCE_FIELD_SIZE_LIMITATION"
-    sent = [SourceChange("boss.mail", "NULLED", size), SourceChange("team.[3].age", said, size), SourceChange(said, "TRUNCATED", said)]
+    sent = [ChangedField("boss.mail", "NULLED", size), ChangedField("team.[3].age", said, size), ChangedField(said, "TRUNCATED", said)]
     kept = [("boss.mail", "NULLED", size), ("team.[3].age", None, size), (None, "TRUNCATED", None)]
-    assert line_rules(kind).changes([*sent, SourceChange(None, None, None)]) == [*kept, (None, None, None)]
+    assert line_rules(kind).changes([*sent, ChangedField(None, None, None)]) == [*kept, (None, None, None)]
 
 
 def test_keys_beyond_those_that_the_kernel_remembers_are_treated_too(kind: str) -> None:

@@ -88,7 +88,7 @@ def typed(request: Any, make_typer: Any) -> Any:
 def test_a_line_that_is_no_record_is_named_by_its_ordinal_alone(typed: Any, line: str | bytes, make_plan: Any) -> None:
     with pytest.raises(UnreadableRecord) as failure:
         typed(make_plan([ID]), GOOD, GOOD, line, GOOD)
-    assert failure.value.index == 2
+    assert (failure.type, failure.value.index) == (UnreadableRecord, 2)
     assert "users" not in str(failure.value)
     assert failure.value.__cause__ is None
 

@@ -22,7 +22,7 @@ from destination_s3_spark.chain.files import FileEntry, FileKind, generation_met
 from destination_s3_spark.decoding.changes import ChangedField, changed_values, declared_paths
 from destination_s3_spark.decoding.kernel_typer import record_typer
 from destination_s3_spark.decoding.plan import RowPlan
-from destination_s3_spark.decoding.record_line import MisroutedRecord, UnreadableRecord
+from destination_s3_spark.decoding.record_line import UnreadableRecord
 from destination_s3_spark.decoding.record_typer import RecordTyper, TypedBlock
 from destination_s3_spark.errors import Bug, DataError
 from destination_s3_spark.formats.file_format import FileColumns, FileOptions
@@ -158,7 +158,7 @@ class _Extracted:
 def _typed(typer: RecordTyper, lines: bytes, task: LandTask, records_before: int) -> TypedBlock:
     try:
         return typer.type_block(lines)
-    except (UnreadableRecord, MisroutedRecord) as error:
+    except UnreadableRecord as error:
         failure = UnreadableLine("A record line cannot be read.")
         failure.catalog_index = task.slice.stream
         failure.record = task.slice.first_record + records_before + error.index
