@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from threading import Lock
 from typing import NamedTuple
@@ -22,31 +21,18 @@ END_MARKS = ("__ab_full_refresh_sync_complete", "__ab_no_cursor_state_message")
 """Members of a stream's state with which sources of Airbyte's Python CDK say that they have read all of it."""
 
 
-class Reached(NamedTuple):
-    """A spool offset in a stream and the number of records before it."""
-
-    stream: int
-    end: int
-    records: int
-
-
-@dataclass(frozen=True, slots=True)
-class WaitingState:
+class WaitingState(NamedTuple):
     """A STATE that is not emitted yet.
 
-    `reached`: the new end of each stream that moved on since the previous STATE. `records`: number of records since then. `since`: its time
-    of arrival.
+    `ends` and `totals`, since the start of the sync, are of the streams that moved on since the previous STATE. The bytes of totals exclude
+    the newline of each spooled line. `records`: number of records since the previous STATE. `since`: its time of arrival.
     """
 
     message: StateMessage
-    reached: tuple[Reached, ...]
+    ends: Mapping[int, int]
+    totals: Mapping[int, Totals]
     records: int
     since: float
-
-    @property
-    def totals(self) -> dict[int, Totals]:
-        """Totals since the start of the sync for the streams that moved on. The bytes exclude the newline of each spooled line."""
-        return {moved.stream: Totals(moved.records, moved.end - moved.records) for moved in self.reached}
 
 
 class Checkpoints:
@@ -68,17 +54,15 @@ class Checkpoints:
     def state(self, message: StateMessage, ends: Mapping[int, int], records: Mapping[int, int], now: float) -> None:
         """Register a STATE. `ends` and `records` give the spool offset and the number of records of each stream that it covers."""
         with self._lock:
-            moved = []
-            counted = 0
-            for stream in ends:
-                self._last_states[stream] = message
-                counted += records[stream] - self._counted[stream]
-                self._counted[stream] = records[stream]
-                if ends[stream] > self._covered[stream]:
-                    self._covered[stream] = ends[stream]
-                    moved.append(Reached(stream, ends[stream], records[stream]))
-                    self._add_boundary(stream, TableCheckpoint(ends[stream], message.state_hash))
-            self._waiting.append(WaitingState(message, tuple(moved), counted, now))
+            moved = {stream: end for stream, end in ends.items() if end > self._covered[stream]}
+            counted = sum(records[stream] - self._counted[stream] for stream in moved)
+            for stream, end in moved.items():
+                self._add_boundary(stream, TableCheckpoint(end, message.state_hash))
+            self._last_states.update(dict.fromkeys(ends, message))
+            self._covered.update(moved)
+            self._counted.update(records)
+            totals = {stream: Totals(records[stream], end - records[stream]) for stream, end in moved.items()}
+            self._waiting.append(WaitingState(message, moved, totals, counted, now))
 
     def complete(self, stream: int, end: int) -> None:
         """Register the end of a COMPLETE stream. The records after its last STATE become a separate checkpoint."""
@@ -127,7 +111,7 @@ class Checkpoints:
             for state in self._waiting:
                 shares_all = state.message.kind is not StateKind.STREAM
                 free = not all_blocked and (not blocked if shares_all else state.message.stream not in blocked)
-                if free and all(self._committed[moved.stream] >= moved.end for moved in state.reached):
+                if free and all(self._committed[stream] >= end for stream, end in state.ends.items()):
                     covered.append(state)
                     continue
                 kept.append(state)
