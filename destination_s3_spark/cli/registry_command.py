@@ -21,7 +21,7 @@ from destination_s3_spark.cli.configuration import read_input
 from destination_s3_spark.cli.terminal import write_json
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.protocol.catalog import DestinationSyncMode
-from destination_s3_spark.protocol.discovered import Choice, SyncMode, configured_catalog, discovered_streams
+from destination_s3_spark.protocol.discovered import configured_catalog, discovered_streams
 from destination_s3_spark.wording import LINE_END, counted, printable
 
 _PACKAGE = Path(__file__).parents[1]
@@ -129,8 +129,7 @@ def _unchanged(raw: msgspec.Raw) -> orjson.Fragment:
 def print_catalog(discovered: str, select: tuple[str, ...], sync_mode: str | None, destination_sync_mode: str | None) -> int:
     """Print the configured catalog, and on stderr how each stream is synced. Raises ConfigError when there is no catalog or stream."""
     mode = None if destination_sync_mode is None else DestinationSyncMode(destination_sync_mode)
-    choice = Choice(select, None if sync_mode is None else SyncMode(sync_mode), mode)
-    catalog = configured_catalog(discovered_streams(read_input(discovered, "catalog")), choice)
+    catalog = configured_catalog(discovered_streams(read_input(discovered, "catalog")), select, sync_mode, mode)
     write_json(catalog)
     sys.stdout.flush()
     for entry in catalog["streams"]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 import orjson
@@ -14,25 +12,8 @@ from destination_s3_spark.protocol.catalog import DestinationSyncMode
 from destination_s3_spark.stream_id import StreamId, matches
 from destination_s3_spark.wording import nearest_name
 
-
-class SyncMode(Enum):
-    """Reading of a stream. The value is the protocol's name."""
-
-    FULL_REFRESH = "full_refresh"
-    INCREMENTAL = "incremental"
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """The choices for a connection.
-
-    `select`: names or patterns of streams, with or without the namespace; all streams if empty. A mode that is None is chosen for each
-    stream: incremental where the source can, deduplicated where it also has a key.
-    """
-
-    select: tuple[str, ...] = ()
-    sync_mode: SyncMode | None = None
-    destination_sync_mode: DestinationSyncMode | None = None
+FULL_REFRESH, INCREMENTAL = "full_refresh", "incremental"
+"""The sync modes of a source."""
 
 
 def discovered_streams(text: bytes) -> list[dict[str, Any]]:
@@ -48,12 +29,17 @@ def discovered_streams(text: bytes) -> list[dict[str, Any]]:
     )
 
 
-def configured_catalog(streams: Sequence[dict[str, Any]], choice: Choice) -> dict[str, Any]:
+def configured_catalog(
+    streams: Sequence[dict[str, Any]], select: Sequence[str] = (), sync_mode: str | None = None, mode: DestinationSyncMode | None = None
+) -> dict[str, Any]:
     """Return the configured catalog with the source's keys and cursors.
+
+    `select`: names or patterns of streams, with or without the namespace; all streams if empty. `sync_mode` is the protocol's name, `mode`
+    the destination's. One that is None is chosen for each stream: incremental where the source can, deduplicated where it also has a key.
 
     Raises ConfigError when a chosen stream does not exist, or cannot be synced in a mode that was asked for.
     """
-    return {"streams": [_configured(stream, choice) for stream in _selected(streams, choice.select)]}
+    return {"streams": [_configured(stream, sync_mode, mode) for stream in _selected(streams, select)]}
 
 
 def _documents(text: bytes) -> Iterator[Mapping[str, Any]]:
@@ -78,14 +64,15 @@ def _selected(streams: Sequence[dict[str, Any]], select: Sequence[str]) -> list[
     return [stream for stream, is_chosen in zip(streams, chosen, strict=True) if is_chosen or not select]
 
 
-def _configured(stream: dict[str, Any], choice: Choice) -> dict[str, Any]:
+def _configured(stream: dict[str, Any], sync_mode: str | None, mode: DestinationSyncMode | None) -> dict[str, Any]:
     cursor, key = list(stream.get("default_cursor_field") or []), _top_level_key(stream)
-    sync_mode = choice.sync_mode or (SyncMode.FULL_REFRESH if _refusal_of_incremental(stream) else SyncMode.INCREMENTAL)
-    if sync_mode is SyncMode.INCREMENTAL and (refusal := _refusal_of_incremental(stream)):
+    refusal = _refusal_of_incremental(stream)
+    sync_mode = sync_mode or (FULL_REFRESH if refusal else INCREMENTAL)
+    if sync_mode == INCREMENTAL and refusal:
         raise ConfigError(
             f"Stream {_id(stream)} cannot be read incrementally: {refusal}. Leave it out with --select, or leave out --sync-mode."
         )
-    mode = choice.destination_sync_mode or _destination_mode(sync_mode, key)
+    mode = mode or _destination_mode(sync_mode, key)
     if mode is DestinationSyncMode.APPEND_DEDUP and not key:
         raise ConfigError(
             f"Stream {_id(stream)} cannot be deduplicated: the source defines no primary key of top-level fields for it. Leave it out with "
@@ -93,22 +80,22 @@ def _configured(stream: dict[str, Any], choice: Choice) -> dict[str, Any]:
         )
     return {
         "stream": stream,
-        "sync_mode": sync_mode.value,
+        "sync_mode": sync_mode,
         "destination_sync_mode": mode.value,
         "primary_key": key,
         "cursor_field": cursor,
     }
 
 
-def _destination_mode(sync_mode: SyncMode, key: Sequence[Any]) -> DestinationSyncMode:
-    if sync_mode is SyncMode.FULL_REFRESH:
+def _destination_mode(sync_mode: str, key: Sequence[Any]) -> DestinationSyncMode:
+    if sync_mode == FULL_REFRESH:
         return DestinationSyncMode.OVERWRITE
     return DestinationSyncMode.APPEND_DEDUP if key else DestinationSyncMode.APPEND
 
 
 def _refusal_of_incremental(stream: Mapping[str, Any]) -> str | None:
     """Return why the stream cannot be read incrementally, or None if it can."""
-    if SyncMode.INCREMENTAL.value not in (stream.get("supported_sync_modes") or []):
+    if INCREMENTAL not in (stream.get("supported_sync_modes") or []):
         return "its source only reads it as a whole"
     if not stream.get("source_defined_cursor") and not stream.get("default_cursor_field"):
         return "its source leaves the cursor to the user and proposes none"

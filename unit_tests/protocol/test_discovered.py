@@ -7,7 +7,7 @@ import pytest
 
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.protocol.catalog import DestinationSyncMode, parse_catalog
-from destination_s3_spark.protocol.discovered import Choice, SyncMode, configured_catalog, discovered_streams
+from destination_s3_spark.protocol.discovered import configured_catalog, discovered_streams
 
 SCHEMA = {"type": "object", "properties": {"id": {"type": "integer"}}}
 BOTH = ["full_refresh", "incremental"]
@@ -22,7 +22,7 @@ STREAMS = [ORDERS, EVENTS, COUNTRIES, NESTED]
 
 
 def modes(*streams: dict[str, Any], **choice: Any) -> dict[str, tuple[str, str]]:
-    catalog = configured_catalog(streams or STREAMS, Choice(**choice))
+    catalog = configured_catalog(streams or STREAMS, **choice)
     return {entry["stream"]["name"]: (entry["sync_mode"], entry["destination_sync_mode"]) for entry in catalog["streams"]}
 
 
@@ -36,14 +36,14 @@ def test_each_stream_gets_the_best_that_its_source_offers() -> None:
 
 
 def test_keys_and_cursors_are_those_of_the_source_and_the_stream_is_unchanged() -> None:
-    first, second, *_ = configured_catalog(STREAMS, Choice())["streams"]
+    first, second, *_ = configured_catalog(STREAMS)["streams"]
 
     assert (first["primary_key"], first["cursor_field"], first["stream"]) == ([["id"]], ["updated_at"], ORDERS)
     assert (second["primary_key"], second["cursor_field"]) == ([], [])
 
 
 def test_the_connector_takes_what_is_made() -> None:
-    catalog = parse_catalog(json.dumps(configured_catalog(STREAMS, Choice())).encode())
+    catalog = parse_catalog(json.dumps(configured_catalog(STREAMS)).encode())
 
     assert [str(stream.id) for stream in catalog.streams] == ["shop.orders", "events", "countries", "shop.nested"]
     assert catalog.streams[0].primary_key == (("id",),)
@@ -64,25 +64,25 @@ def test_streams_are_selected_by_name_or_pattern(select: tuple[str, ...], names:
 
 
 def test_modes_can_be_asked_for() -> None:
-    assert modes(ORDERS, sync_mode=SyncMode.FULL_REFRESH) == {"orders": ("full_refresh", "overwrite")}
-    asked = modes(ORDERS, sync_mode=SyncMode.FULL_REFRESH, destination_sync_mode=DestinationSyncMode.APPEND_DEDUP)
+    assert modes(ORDERS, sync_mode="full_refresh") == {"orders": ("full_refresh", "overwrite")}
+    asked = modes(ORDERS, sync_mode="full_refresh", mode=DestinationSyncMode.APPEND_DEDUP)
     assert asked == {"orders": ("full_refresh", "append_dedup")}
 
 
 @pytest.mark.parametrize(
     ("stream", "choice", "words"),
     [
-        (COUNTRIES, {"sync_mode": SyncMode.INCREMENTAL}, "countries cannot be read incrementally: its source only reads it as a whole"),
-        ({**EVENTS, "source_defined_cursor": False}, {"sync_mode": SyncMode.INCREMENTAL}, "leaves the cursor to the user"),
-        (EVENTS, {"destination_sync_mode": DestinationSyncMode.APPEND_DEDUP}, "events cannot be deduplicated"),
-        (NESTED, {"destination_sync_mode": DestinationSyncMode.APPEND_DEDUP}, "shop.nested cannot be deduplicated"),
+        (COUNTRIES, {"sync_mode": "incremental"}, "countries cannot be read incrementally: its source only reads it as a whole"),
+        ({**EVENTS, "source_defined_cursor": False}, {"sync_mode": "incremental"}, "leaves the cursor to the user"),
+        (EVENTS, {"mode": DestinationSyncMode.APPEND_DEDUP}, "events cannot be deduplicated"),
+        (NESTED, {"mode": DestinationSyncMode.APPEND_DEDUP}, "shop.nested cannot be deduplicated"),
         (ORDERS, {"select": ("oders",)}, "no stream oders. Did you mean orders?"),
         (ORDERS, {"select": ("users",)}, "no stream users. It has shop.orders."),
     ],
 )
 def test_what_cannot_be_is_refused(stream: dict[str, Any], choice: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        configured_catalog([stream], Choice(**choice))
+        configured_catalog([stream], **choice)
     assert words in caught.value.message
 
 
