@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from destination_s3_spark.engine.failures import job_failure
-from destination_s3_spark.engine.outcome import Done, Failed, Result, Task, guarded
+from destination_s3_spark.engine.outcome import Done, Result, Task, guarded
 from destination_s3_spark.engine.session import TASK_ATTEMPTS, DriverSession, SparkSettings
 from destination_s3_spark.engine.waiting import give_up_without_executors, watched
 from destination_s3_spark.errors import SyncError
@@ -90,10 +90,10 @@ class Engine:
     def _outcomes(
         self,
         context: SparkContext,
-        function: Callable[[Sequence[Task]], Done[Result] | Failed],
+        function: Callable[[Sequence[Task]], Done[Result] | SyncError],
         groups: Sequence[Sequence[Task]],
         progress: Progress | None,
-    ) -> list[Done[Result] | Failed]:
+    ) -> list[Done[Result] | SyncError]:
         prepared, manager = list(self._prepare(groups)), self.session.manager
         with (
             self._as_transient(),
@@ -102,9 +102,9 @@ class Engine:
         ):
             return context.parallelize(prepared, len(prepared)).map(function).collect()
 
-    def _results(self, outcome: Done[Result] | Failed) -> list[Result]:
-        if isinstance(outcome, Failed):
-            raise outcome.error
+    def _results(self, outcome: Done[Result] | SyncError) -> list[Result]:
+        if isinstance(outcome, SyncError):
+            raise outcome
         self.lost_attempts = self.lost_attempts or outcome.lost_attempts
         return outcome.results
 

@@ -16,9 +16,10 @@ from typing import Any
 
 from destination_s3_spark.engine.failures import workers_failure
 from destination_s3_spark.engine.machine import oom_kills
-from destination_s3_spark.engine.outcome import Done, Failed, Result, Task, guarded
+from destination_s3_spark.engine.outcome import Done, Result, Task, guarded
 from destination_s3_spark.engine.session import TASK_ATTEMPTS
 from destination_s3_spark.engine.startup import shortcuts
+from destination_s3_spark.errors import SyncError
 
 
 class LocalWorkers:
@@ -60,8 +61,8 @@ class LocalWorkers:
         results = []
         try:
             for outcome in self._outcomes(function, groups):
-                if isinstance(outcome, Failed):
-                    raise outcome.error
+                if isinstance(outcome, SyncError):
+                    raise outcome
                 self.lost_attempts |= outcome.lost_attempts
                 results.append(outcome.results)
         except BaseException:
@@ -69,7 +70,7 @@ class LocalWorkers:
             raise
         return results
 
-    def _outcomes(self, function: Callable[[Task], Result], groups: Sequence[Sequence[Task]]) -> list[Done[Result] | Failed]:
+    def _outcomes(self, function: Callable[[Task], Result], groups: Sequence[Sequence[Task]]) -> list[Done[Result] | SyncError]:
         for _ in range(TASK_ATTEMPTS):
             pool = self._started()
             try:
@@ -95,5 +96,5 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _outcome(function: Callable[[Any], Any], tasks: Sequence[Any]) -> Done[Any] | Failed:
+def _outcome(function: Callable[[Any], Any], tasks: Sequence[Any]) -> Done[Any] | SyncError:
     return guarded(function)(tasks)

@@ -1,4 +1,4 @@
-"""Outcome of a group of tasks as a value for the driver: its results or its failure.
+"""Outcome of a group of tasks as a value for the driver: its results, or the SyncError of the task that failed.
 
 Failures travel as values because Spark would retry an exception, which is pointless for a bad record. Spark would also log the exception's
 text, which may quote a record.
@@ -31,17 +31,13 @@ class Done(Generic[Result]):
     lost_attempts: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """A task raised an error. A SyncError is kept because its message is safe; any other becomes a Bug with its class and location."""
+def guarded(function: Callable[[Task], Result]) -> Callable[[Sequence[Task]], Done[Result] | SyncError]:
+    """Wrap the function for a group of tasks. It returns the exception of a task.
 
-    error: SyncError
+    A SyncError is kept because its message is safe; any other becomes a Bug with its class and location.
+    """
 
-
-def guarded(function: Callable[[Task], Result]) -> Callable[[Sequence[Task]], Done[Result] | Failed]:
-    """Wrap the function for a group of tasks. Exceptions become `Failed`."""
-
-    def run(tasks: Sequence[Task]) -> Done[Result] | Failed:
+    def run(tasks: Sequence[Task]) -> Done[Result] | SyncError:
         from pyspark import TaskContext  # noqa: PLC0415 (runs on a worker; the driver may not need Spark at all)
 
         context = TaskContext.get()
@@ -51,10 +47,10 @@ def guarded(function: Callable[[Task], Result]) -> Callable[[Sequence[Task]], Do
             died_before = context is not None and context.attemptNumber() > 0
             return Done(results, died_before or doubtful_uploads() > doubtful)
         except SyncError as error:
-            return Failed(error)
+            return error
         except Exception as error:  # noqa: BLE001 (the text of any exception may quote a record)
             sys.stderr.write(frames_of(error))  # the driver's stderr, or the executor's on a cluster
-            return Failed(Bug(_where(error)))
+            return Bug(_where(error))
 
     return run
 
