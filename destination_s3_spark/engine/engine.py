@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from destination_s3_spark.engine.failures import job_failure
-from destination_s3_spark.engine.outcome import Done, Result, Task, guarded
+from destination_s3_spark.engine.outcome import Done, Result, Task, outcome_of
 from destination_s3_spark.engine.session import TASK_ATTEMPTS, DriverSession, SparkSettings
 from destination_s3_spark.engine.waiting import give_up_without_executors, watched
 from destination_s3_spark.errors import SyncError
@@ -82,7 +82,7 @@ class Engine:
             return []
         context = self.session.ready()
         try:
-            return [self._results(outcome) for outcome in self._outcomes(context, guarded(function), groups, progress)]
+            return [self._results(outcome) for outcome in self._outcomes(context, partial(outcome_of, function), groups, progress)]
         except BaseException:
             self.lost_attempts = True  # the other tasks of the job may have staged files, and the caller never hears of them
             raise

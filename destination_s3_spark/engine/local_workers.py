@@ -12,11 +12,10 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any
 
 from destination_s3_spark.engine.failures import workers_failure
 from destination_s3_spark.engine.machine import oom_kills
-from destination_s3_spark.engine.outcome import Done, Result, Task, guarded
+from destination_s3_spark.engine.outcome import Done, Result, Task, outcome_of
 from destination_s3_spark.engine.session import TASK_ATTEMPTS
 from destination_s3_spark.engine.startup import shortcuts
 from destination_s3_spark.errors import SyncError
@@ -74,7 +73,7 @@ class LocalWorkers:
         for _ in range(TASK_ATTEMPTS):
             pool = self._started()
             try:
-                return list(pool.map(_outcome, [function] * len(groups), groups))
+                return list(pool.map(outcome_of, [function] * len(groups), groups))
             except BrokenProcessPool:
                 self.lost_attempts = True
                 self.stop()
@@ -94,7 +93,3 @@ def _end_with_parent() -> None:
     if parent is not None:
         parent.join()
         os._exit(1)
-
-
-def _outcome(function: Callable[[Any], Any], tasks: Sequence[Any]) -> Done[Any] | SyncError:
-    return guarded(function)(tasks)

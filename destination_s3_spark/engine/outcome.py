@@ -31,28 +31,24 @@ class Done(Generic[Result]):
     lost_attempts: bool
 
 
-def guarded(function: Callable[[Task], Result]) -> Callable[[Sequence[Task]], Done[Result] | SyncError]:
-    """Wrap the function for a group of tasks. It returns the exception of a task.
+def outcome_of(function: Callable[[Task], Result], tasks: Sequence[Task]) -> Done[Result] | SyncError:
+    """Apply the function to a group of tasks, and return the results or the exception of a task.
 
     A SyncError is kept because its message is safe; any other becomes a Bug with its class and location.
     """
+    from pyspark import TaskContext  # noqa: PLC0415 (runs on a worker; the driver may not need Spark at all)
 
-    def run(tasks: Sequence[Task]) -> Done[Result] | SyncError:
-        from pyspark import TaskContext  # noqa: PLC0415 (runs on a worker; the driver may not need Spark at all)
-
-        context = TaskContext.get()
-        doubtful = doubtful_uploads()
-        try:
-            results = [function(task) for task in tasks]
-            died_before = context is not None and context.attemptNumber() > 0
-            return Done(results, died_before or doubtful_uploads() > doubtful)
-        except SyncError as error:
-            return error
-        except Exception as error:  # noqa: BLE001 (the text of any exception may quote a record)
-            sys.stderr.write(frames_of(error))  # the driver's stderr, or the executor's on a cluster
-            return Bug(_where(error))
-
-    return run
+    context = TaskContext.get()
+    doubtful = doubtful_uploads()
+    try:
+        results = [function(task) for task in tasks]
+        died_before = context is not None and context.attemptNumber() > 0
+        return Done(results, died_before or doubtful_uploads() > doubtful)
+    except SyncError as error:
+        return error
+    except Exception as error:  # noqa: BLE001 (the text of any exception may quote a record)
+        sys.stderr.write(frames_of(error))  # the driver's stderr, or the executor's on a cluster
+        return Bug(_where(error))
 
 
 def _where(error: Exception) -> str:

@@ -16,7 +16,7 @@ from pyspark import SparkContext, cloudpickle
 from destination_s3_spark.engine.engine import Engine
 from destination_s3_spark.engine.jvm import Jvm
 from destination_s3_spark.engine.machine import available_cpus, oom_kills
-from destination_s3_spark.engine.outcome import guarded
+from destination_s3_spark.engine.outcome import outcome_of
 from destination_s3_spark.engine.session import DriverSession, SparkSettings, local_cores
 from destination_s3_spark.errors import Bug, ConfigError, DataError, SyncError, TransientError
 from destination_s3_spark.stream_id import StreamId
@@ -246,7 +246,7 @@ def test_the_text_of_any_other_error_stays_on_the_worker(engine: Engine) -> None
 
 
 def test_a_worker_says_on_stderr_where_any_other_error_was_raised(capsys: pytest.CaptureFixture[str]) -> None:
-    assert isinstance(guarded(_quote)(["a secret record"]), SyncError)
+    assert isinstance(outcome_of(_quote, ["a secret record"]), SyncError)
     said = capsys.readouterr().err
     assert "in _quote" in said
     assert "ValueError" in said
