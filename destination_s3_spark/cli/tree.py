@@ -117,6 +117,11 @@ def _table_options(text: str, *, pattern: bool = True, needed: str | None = None
     return add
 
 
+def _blocks_option(text: str) -> Option:
+    blocks = click.IntRange(min=1)
+    return click.option("--blocks", "most_blocks", type=blocks, default=1_000, show_default=True, metavar="N", help=text)
+
+
 _CONFIG = click.Option(["--config"], required=True, metavar="FILE", type=click.Path(), help=_CONFIG_HELP)
 _CATALOG = click.Option(["--catalog"], required=True, metavar="FILE", type=click.Path(), help="The configured catalog.")
 _FORGET = click.Option(["--forget"], is_flag=True, help="Also try the permissions that forget needs.")
@@ -132,15 +137,7 @@ tree.add_command(click.Command("write", params=[_CONFIG, _CATALOG], help="Sync t
 @_table_options("Another way to name TABLE, for names with a dot.", pattern=False)
 @click.option("--output", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True, help="Form of the output.")
 @click.option("--wide", is_flag=True, help="Let lines be longer than the terminal is wide.")
-@click.option(
-    "--blocks",
-    "most_blocks",
-    type=click.IntRange(min=1),
-    default=1_000,
-    show_default=True,
-    metavar="N",
-    help="Read the newest N blocks for the history.",
-)
+@_blocks_option("Read the newest N blocks for the history.")
 @click.option("--ddl", "engine", type=click.Choice(ENGINES), help="Print the statement that defines the table in this engine.")
 @click.option("--export-schema", "schema_file", metavar="FILE", type=_FILE, help="Write the table's Arrow schema to this file.")
 @click.option(
@@ -170,15 +167,7 @@ def inspect() -> None:
 @_runs("report.page.run")
 @_config_option
 @click.option("--out", metavar="FILE", type=_FILE, default="report.html", show_default=True, help="Write the page to this file.")
-@click.option(
-    "--blocks",
-    "most_blocks",
-    type=click.IntRange(min=1),
-    default=1_000,
-    show_default=True,
-    metavar="N",
-    help="Read the newest N blocks of each table.",
-)
+@_blocks_option("Read the newest N blocks of each table.")
 def report() -> None:
     """Write a page with charts about all tables.
 
