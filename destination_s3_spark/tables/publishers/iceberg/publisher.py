@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
@@ -35,7 +35,6 @@ from destination_s3_spark.tables.publishers.publication import (
     PublisherKind,
     ShownTable,
     recorded_fields,
-    recorded_partitioning,
     recorded_schema,
     require_current_types,
     rivals_of,
@@ -45,7 +44,7 @@ from destination_s3_spark.tables.rules import MergeRule, waiting_properties
 
 if TYPE_CHECKING:  # pyiceberg is an extra, and a second of start-up time
     from destination_s3_spark.tables.publishers.iceberg.catalogs import Connection
-    from destination_s3_spark.tables.publishers.iceberg.table import Place
+    from destination_s3_spark.tables.publishers.iceberg.table import CatalogTable
 
 NO_NAMESPACE = "default"
 """The Iceberg namespace of streams without a namespace."""
@@ -95,12 +94,8 @@ class IcebergTable:
             self._require_own_place()
             self.require_fitting(store, state, live)
             files = {self._uri(file.key): file for file in live.settled(FileKind.FINAL)}
-            with self.catalog.connection.calls(store, self._metadata(state)) as catalog:
-                from destination_s3_spark.tables.publishers.iceberg import table  # noqa: PLC0415
-
-                waiting = waiting_properties(state.contents, self.merge_rule)
-                wanted = table.LiveTable(recorded_fields(state), recorded_schema(state).ids, files, recorded_partitioning(state), waiting)
-                table.publish(catalog, store, self._place(state), state, wanted)
+            with self._connected(store, state) as table:
+                table.publish(state, files, waiting_properties(state.contents, self.merge_rule))
         return str(state.sequence_number)
 
     def begin_anew(self, store: ObjectStore, state: TableState) -> None:
@@ -109,11 +104,9 @@ class IcebergTable:
         if next(iter(store.list(folder)), None) is None:
             return  # nothing was published, perhaps because the name or the folder is another stream's
         self._require_own_place()
-        with self.catalog.connection.calls(store, folder) as catalog:
-            from destination_s3_spark.tables.publishers.iceberg import table  # noqa: PLC0415
-
-            if table.load(catalog, self._place(state)) is not None:
-                catalog.drop_table(self.identifier)
+        with self._connected(store, state) as table:
+            if table.load() is not None:
+                table.catalog.drop_table(self.identifier)
         store.delete([info.key for info in store.list(folder)])
 
     def published(self, store: ObjectStore, state: TableState) -> int | None:
@@ -121,11 +114,8 @@ class IcebergTable:
         if state.schema is None:
             return state.sequence_number
         self._require_own_place()
-        with self.catalog.connection.calls(store, self._metadata(state)) as catalog:
-            from destination_s3_spark.tables.publishers.iceberg import table  # noqa: PLC0415
-
-            found = table.load(catalog, self._place(state))
-            return None if found is None else table.published_block(found, state)
+        with self._connected(store, state) as table:
+            return table.published_block(state)
 
     def require_fitting(self, store: ObjectStore, state: TableState, live: LiveFiles) -> None:  # noqa: ARG002
         """Raise NotPublished if Iceberg's readers could not read the files."""
@@ -146,11 +136,15 @@ class IcebergTable:
                 "${NAMESPACE} and ${STREAM_NAME} into s3_path_format; tables that exist keep their folders."
             )
 
-    def _place(self, state: TableState) -> Place:
-        from destination_s3_spark.tables.publishers.iceberg.table import Place  # noqa: PLC0415
+    @contextmanager
+    def _connected(self, store: ObjectStore, state: TableState) -> Iterator[CatalogTable]:
+        """Provide the table in the catalog. Raises as `Connection.calls`."""
+        folder = self._metadata(state)
+        location, metadata = (self._uri(key).rstrip("/") for key in (state.identity.final_root, folder))
+        with self.catalog.connection.calls(store, folder) as catalog:
+            from destination_s3_spark.tables.publishers.iceberg.table import CatalogTable  # noqa: PLC0415
 
-        metadata = self._uri(self._metadata(state)).rstrip("/")
-        return Place(self.identifier, self._uri(self.folder), self._uri(state.identity.final_root).rstrip("/"), metadata)
+            yield CatalogTable(catalog, store, self.identifier, self._uri(self.folder), location, metadata)
 
     def _metadata(self, state: TableState) -> str:
         return f"{state.identity.final_root}{ICEBERG_FOLDER}"
@@ -237,9 +231,9 @@ def _check(config: Config, store: ObjectStore, template: PathTemplate) -> None:
     uri = f"s3://{catalog.settings.bucket}/{folder}"
     try:
         with catalog.connection.calls(store, f"{folder}/") as connected:
-            from destination_s3_spark.tables.publishers.iceberg import table  # noqa: PLC0415
+            from destination_s3_spark.tables.publishers.iceberg.table import CatalogTable  # noqa: PLC0415
 
-            table.try_out(connected, table.Place((options.namespace or NO_NAMESPACE, name), uri, uri, uri))
+            CatalogTable(connected, store, (options.namespace or NO_NAMESPACE, name), uri, uri, uri).try_out()
     except NotPublished as error:
         raise ConfigError(f"Tables cannot be published for Iceberg: {error}") from error
     finally:

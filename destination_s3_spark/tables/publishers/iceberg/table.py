@@ -32,7 +32,6 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 from destination_s3_spark.chain.files import FileEntry
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
-from destination_s3_spark.schema.field_ids import FieldIds
 from destination_s3_spark.schema.partitioning import Partitioning
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.tables.publishers.iceberg.columns import (
@@ -44,7 +43,13 @@ from destination_s3_spark.tables.publishers.iceberg.columns import (
     require_undivided,
     shown_partitioning,
 )
-from destination_s3_spark.tables.publishers.publication import NotPublished, block_time
+from destination_s3_spark.tables.publishers.publication import (
+    NotPublished,
+    block_time,
+    recorded_fields,
+    recorded_partitioning,
+    recorded_schema,
+)
 from destination_s3_spark.tables.rules import WAITING_PROPERTIES
 from destination_s3_spark.tables.runs.footers import with_statistics
 
@@ -66,9 +71,11 @@ MANIFEST_BYTES = 8 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """The place of a table: its name in the catalog, its owner, the URI of its data and that of its metadata, without a final slash."""
+class CatalogTable:
+    """A table in a catalog: its name there, its owner, the URI of its data and that of its metadata, without a final slash."""
 
+    catalog: Catalog
+    store: ObjectStore
     identifier: tuple[str, str]
     owner: str
     location: str
@@ -87,64 +94,123 @@ class Place:
             TableProperties.DEFAULT_WRITE_METRICS_MODE: "counts",
         }
 
+    def load(self) -> Table | None:
+        """Return the table, or None if there is none. Raises NotPublished if it is not ours."""
+        try:
+            table = self.catalog.load_table(self.identifier)
+        except (NoSuchTableError, NoSuchNamespaceError):
+            return None
+        except FileNotFoundError as gone:
+            raise self._metadata_is_gone(gone) from gone
+        owner = table.properties.get(OWNER)
+        if owner != self.owner:
+            whose = "it was not made by this connector" if owner is None else f"it belongs to the table under '{owner}'"
+            raise NotPublished(
+                f"There is an Iceberg table {'.'.join(self.identifier)} already, and {whose}. Choose another publish.iceberg.namespace, or "
+                "drop the table if nobody needs it: the next sync makes it again."
+            )
+        self._require_unchanged(table)
+        return table
 
-@dataclass(frozen=True, slots=True)
-class LiveTable:
-    """The columns of a table with their field ids, its files by URI, their partitioning, and the properties about waiting rows."""
-
-    columns: Sequence[Field]
-    ids: FieldIds
-    files: Mapping[str, FileEntry]
-    partitioning: Partitioning | None
-    waiting: Mapping[str, str]
-
-
-def load(catalog: Catalog, place: Place) -> Table | None:
-    """Return the table, or None if there is none. Raises NotPublished if it is not ours."""
-    try:
-        table = catalog.load_table(place.identifier)
-    except (NoSuchTableError, NoSuchNamespaceError):
-        return None
-    except FileNotFoundError as gone:
-        raise _metadata_is_gone(place, gone) from gone
-    owner = table.properties.get(OWNER)
-    if owner != place.owner:
-        whose = "it was not made by this connector" if owner is None else f"it belongs to the table under '{owner}'"
-        raise NotPublished(
-            f"There is an Iceberg table {'.'.join(place.identifier)} already, and {whose}. Choose another publish.iceberg.namespace, or "
-            "drop the table if nobody needs it: the next sync makes it again."
-        )
-    _require_unchanged(table, place)
-    return table
-
-
-def _metadata_is_gone(place: Place, gone: FileNotFoundError) -> NotPublished:
-    return NotPublished(
-        f"The metadata of the Iceberg table {'.'.join(place.identifier)} is gone from the bucket: '{gone}'. Drop the table in the "
-        "catalog, without its files; the next sync makes it again."
-    )
-
-
-def _require_unchanged(table: Table, place: Place) -> None:
-    """Raise NotPublished if somebody has changed the table's format, or a property that chooses code or places of files."""
-    found = table.properties
-    if table.metadata.format_version > NEWEST_FORMAT:
-        raise NotPublished(
-            f"The Iceberg table {'.'.join(place.identifier)} has version {table.metadata.format_version} of Iceberg's format, which the "
-            f"connector cannot write: {NEWEST_FORMAT} is the newest. Drop the table in the catalog, without its files; the next sync makes "
-            "it again."
-        )
-    foreign = sorted(name for name in found if name.endswith("impl"))
-    if found.get(TableProperties.WRITE_METADATA_PATH) != place.metadata:
-        foreign.append(TableProperties.WRITE_METADATA_PATH)
-    if foreign:
-        raise NotPublished(
-            f"The Iceberg table {'.'.join(place.identifier)} has other properties than this connector gave it: {', '.join(foreign)[:200]}. "
-            "Drop the table in the catalog, without its files; the next sync makes it again."
+    def _metadata_is_gone(self, gone: FileNotFoundError) -> NotPublished:
+        return NotPublished(
+            f"The metadata of the Iceberg table {'.'.join(self.identifier)} is gone from the bucket: '{gone}'. Drop the table in the "
+            "catalog, without its files; the next sync makes it again."
         )
 
+    def _require_unchanged(self, table: Table) -> None:
+        """Raise NotPublished if somebody has changed the table's format, or a property that chooses code or places of files."""
+        found = table.properties
+        if table.metadata.format_version > NEWEST_FORMAT:
+            raise NotPublished(
+                f"The Iceberg table {'.'.join(self.identifier)} has version {table.metadata.format_version} of Iceberg's format, which the "
+                f"connector cannot write: {NEWEST_FORMAT} is the newest. Drop the table in the catalog, without its files; the next sync "
+                "makes it again."
+            )
+        foreign = sorted(name for name in found if name.endswith("impl"))
+        if found.get(TableProperties.WRITE_METADATA_PATH) != self.metadata:
+            foreign.append(TableProperties.WRITE_METADATA_PATH)
+        if foreign:
+            raise NotPublished(
+                f"The Iceberg table {'.'.join(self.identifier)} has other properties than this connector gave it: "
+                f"{', '.join(foreign)[:200]}. Drop the table in the catalog, without its files; the next sync makes it again."
+            )
 
-def published_block(table: Table, state: TableState) -> int | None:
+    def published_block(self, state: TableState) -> int | None:
+        """Return the number of the block that the table shows, or None if there is no table, or `_published_block` is None."""
+        table = self.load()
+        return None if table is None else _published_block(table, state)
+
+    def publish(self, state: TableState, files: Mapping[str, FileEntry], waiting: Mapping[str, str]) -> None:
+        """Bring the table to this state with these files by URI and properties about waiting rows. A newer published state stays.
+
+        Every attempt loads the table again and compares blocks first, so a session that another one has overtaken writes nothing. Raises
+        NotPublished.
+        """
+        for _ in range(TRIES):
+            table = self.load() or self._created(_schema_of(state))
+            if table is None:
+                continue
+            if _is_newer(table, state) or _published_block(table, state) == state.sequence_number:
+                return
+            change = _Change(table, self, state, files, waiting, shown_partitioning(recorded_partitioning(state)))
+            try:
+                if table.properties.get(TableProperties.COMMIT_NUM_RETRIES) != "0":
+                    table = table.transaction().set_properties(self.settings()).commit_transaction()
+                change.commit()
+            except (CommitFailedException, CommitStateUnknownException, NoSuchTableError):
+                continue  # the table tells at the next attempt
+            except FileNotFoundError as gone:
+                raise self._metadata_is_gone(gone) from gone
+            change.expire()
+            return
+        raise NotPublished(
+            f"The Iceberg catalog refused {TRIES} commits in a row or did not say what became of them: another program keeps changing "
+            f"the table {'.'.join(self.identifier)}, or the catalog is overloaded."
+        )
+
+    def try_out(self) -> None:
+        """Create the table, change and drop it, and the namespace too if there was none. Raises pyiceberg's exceptions."""
+        with ExitStack() as undoing:
+            if self._has_created_namespace():
+                undoing.enter_context(_undone_by(lambda: self.catalog.drop_namespace(self.identifier[:-1])))
+            undoing.enter_context(_undone_by(lambda: self.catalog.drop_table(self.identifier)))
+            table = self._create(iceberg_schema([Field("id", "id", Scalar.INTEGER)], (1,)))
+            table.transaction().set_properties({BLOCK: "0"}).commit_transaction()
+
+    def _has_created_namespace(self) -> bool:
+        namespace = self.identifier[:-1]
+        if self.catalog.namespace_exists(namespace):
+            return False
+        try:
+            self.catalog.create_namespace(namespace)
+        except Exception:
+            # The publisher of another table may have been faster, and catalogs do not agree on how to say so.
+            if not self.catalog.namespace_exists(namespace):
+                raise
+            return False
+        return True
+
+    def _created(self, schema: Schema) -> Table | None:
+        """Create the table and its namespace, or return that of a faster program. Return None if the catalog does not say what it did."""
+        self._has_created_namespace()
+        try:
+            return self._create(schema)
+        except TableAlreadyExistsError:
+            # Catalogs answer so for other reasons too, and then what they say is all that there is to tell.
+            faster = self.load()
+            if faster is None:
+                raise
+            return faster
+        except CommitStateUnknownException:
+            return None
+
+    def _create(self, schema: Schema) -> Table:
+        properties = {**self.settings(), TableProperties.FORMAT_VERSION: str(NEWEST_FORMAT)}
+        return self.catalog.create_table(self.identifier, schema, self.location, properties=properties)
+
+
+def _published_block(table: Table, state: TableState) -> int | None:
     """Return the number of the block that the table shows, or None if a foreign commit or an earlier table of this name hides it."""
     snapshot = table.current_snapshot()
     if table.properties.get(SNAPSHOT) != _id(snapshot):
@@ -154,45 +220,6 @@ def published_block(table: Table, state: TableState) -> int | None:
     if number < 0 or (number > state.sequence_number and table.properties.get(TIME, "") < block_time(state)):
         return None
     return number
-
-
-def publish(catalog: Catalog, store: ObjectStore, place: Place, state: TableState, wanted: LiveTable) -> None:
-    """Bring the table to this state with these columns and files. A newer published state stays.
-
-    Every attempt loads the table again and compares blocks first, so a session that another one has overtaken writes nothing. Raises
-    NotPublished.
-    """
-    for _ in range(TRIES):
-        table = load(catalog, place) or _created(catalog, place, wanted)
-        if table is None:
-            continue
-        if _is_newer(table, state) or published_block(table, state) == state.sequence_number:
-            return
-        change = _Change(table, store, place, state, wanted)
-        try:
-            if table.properties.get(TableProperties.COMMIT_NUM_RETRIES) != "0":
-                table = table.transaction().set_properties(place.settings()).commit_transaction()
-            change.commit()
-        except (CommitFailedException, CommitStateUnknownException, NoSuchTableError):
-            continue  # the table tells at the next attempt
-        except FileNotFoundError as gone:
-            raise _metadata_is_gone(place, gone) from gone
-        change.expire()
-        return
-    raise NotPublished(
-        f"The Iceberg catalog refused {TRIES} commits in a row or did not say what became of them: another program keeps changing "
-        f"the table {'.'.join(place.identifier)}, or the catalog is overloaded."
-    )
-
-
-def try_out(catalog: Catalog, place: Place) -> None:
-    """Create a table, change and drop it, and the namespace too if there was none. Raises pyiceberg's exceptions."""
-    with ExitStack() as undoing:
-        if _has_created_namespace(catalog, place):
-            undoing.enter_context(_undone_by(lambda: catalog.drop_namespace(place.identifier[:-1])))
-        undoing.enter_context(_undone_by(lambda: catalog.drop_table(place.identifier)))
-        table = _create(catalog, place, iceberg_schema([Field("id", "id", Scalar.INTEGER)], (1,)))
-        table.transaction().set_properties({BLOCK: "0"}).commit_transaction()
 
 
 @contextmanager
@@ -207,75 +234,45 @@ def _undone_by(undo: Callable[[], object]) -> Iterator[None]:
     undo()
 
 
-def _has_created_namespace(catalog: Catalog, place: Place) -> bool:
-    namespace = place.identifier[:-1]
-    if catalog.namespace_exists(namespace):
-        return False
-    try:
-        catalog.create_namespace(namespace)
-    except Exception:
-        # The publisher of another table may have been faster, and catalogs do not agree on how to say so.
-        if not catalog.namespace_exists(namespace):
-            raise
-        return False
-    return True
-
-
-def _created(catalog: Catalog, place: Place, wanted: LiveTable) -> Table | None:
-    """Create the table and its namespace, or return the one of a faster program. Return None if the catalog does not say what it did."""
-    _has_created_namespace(catalog, place)
-    try:
-        return _create(catalog, place, iceberg_schema(wanted.columns, wanted.ids))
-    except TableAlreadyExistsError:
-        # Catalogs answer so for other reasons too, and then what they say is all that there is to tell.
-        faster = load(catalog, place)
-        if faster is None:
-            raise
-        return faster
-    except CommitStateUnknownException:
-        return None
-
-
-def _create(catalog: Catalog, place: Place, schema: Schema) -> Table:
-    properties = {**place.settings(), TableProperties.FORMAT_VERSION: str(NEWEST_FORMAT)}
-    return catalog.create_table(place.identifier, schema, place.location, properties=properties)
-
-
 def _is_newer(table: Table, state: TableState) -> bool:
     """Return whether a later session has published."""
     return int(table.properties.get(BLOCK, "-1")) > state.sequence_number and table.properties.get(TIME, "") >= block_time(state)
 
 
+def _schema_of(state: TableState) -> Schema:
+    return iceberg_schema(recorded_fields(state), recorded_schema(state).ids)
+
+
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """The change of a table as loaded to a state of the chain."""
+    """The change of a table as loaded to a state of the chain. `partitioning`: that which Iceberg's readers see."""
 
     table: Table
-    store: ObjectStore
-    place: Place
+    target: CatalogTable
     state: TableState
-    wanted: LiveTable
+    files: Mapping[str, FileEntry]
+    waiting: Mapping[str, str]
+    partitioning: Partitioning | None
 
     def commit(self) -> None:
         """Commit schema, files and properties at once. Raises pyiceberg's exceptions."""
         transaction = self.table.transaction()
         # A column cannot change while it divides the table.
-        partitioning = shown_partitioning(self.wanted.partitioning)
-        adds_partitioning = remove_other(transaction, partitioning)
-        _evolve(transaction, iceberg_schema(self.wanted.columns, self.wanted.ids))
-        if adds_partitioning and partitioning is not None:
-            add(transaction, partitioning)
+        adds_partitioning = remove_other(transaction, self.partitioning)
+        _evolve(transaction, _schema_of(self.state))
+        if adds_partitioning and self.partitioning is not None:
+            add(transaction, self.partitioning)
         shown = self._change_files(transaction)
         properties = {
-            **self.place.settings(),
+            **self.target.settings(),
             BLOCK: str(self.state.sequence_number),
             TIME: block_time(self.state),
             SNAPSHOT: shown,
-            **self.wanted.waiting,
+            **self.waiting,
         }
         now = self.table.properties
         transaction.set_properties({name: value for name, value in properties.items() if now.get(name) != value})
-        if gone := [name for name in WAITING_PROPERTIES if name in now and name not in self.wanted.waiting]:
+        if gone := [name for name in WAITING_PROPERTIES if name in now and name not in self.waiting]:
             transaction.remove_properties(*gone)
         transaction.commit_transaction()
 
@@ -309,22 +306,22 @@ class _Change:
         kept = {manifest.manifest_path for manifest in min(remaining, key=lambda snapshot: snapshot.timestamp_ms).manifests(io)}
         gone = {manifest.manifest_path for snapshot in expired for manifest in snapshot.manifests(io)} - kept
         lists = {snapshot.manifest_list for snapshot in expired}
-        bucket = f"{self.place.metadata}/"
+        bucket = f"{self.target.metadata}/"
         folder = bucket.partition("://")[2].partition("/")[2]
         names = {path.removeprefix(bucket) for path in gone | lists if path.startswith(bucket)}
-        self.store.delete(sorted(folder + name for name in names if "/" not in name))
+        self.target.store.delete(sorted(folder + name for name in names if "/" not in name))
 
     def _change_files(self, transaction: Transaction) -> str:
         """Stage a snapshot with the difference of the files. Return the id of the snapshot that the table will have."""
         current = self.table.current_snapshot()
         manifests = [] if current is None else current.manifests(self.table.io)
         now = {file.file_path: file for file in self._listed(manifests)}
-        replaced = [file for path, file in now.items() if not _is_same(file, self.wanted.files.get(path))]
+        replaced = [file for path, file in now.items() if not _is_same(file, self.files.get(path))]
         kept = now.keys() - {file.file_path for file in replaced}
         metadata = transaction.table_metadata
         schema, spec_id = metadata.schema(), metadata.default_spec_id
-        new = {path: entry for path, entry in self.wanted.files.items() if path not in kept}
-        described = with_statistics(new.values(), self.store, ExecutorFactory.get_or_create().map)
+        new = {path: entry for path, entry in self.files.items() if path not in kept}
+        described = with_statistics(new.values(), self.target.store, ExecutorFactory.get_or_create().map)
         added = [self._data_file(path, entry, schema, spec_id) for path, entry in zip(new, described, strict=True)]
         foreign_deletes = any(manifest.content is ManifestContent.DELETES for manifest in manifests)
         if not (replaced or added or foreign_deletes):
@@ -336,7 +333,7 @@ class _Change:
             Operation.OVERWRITE if replaced or foreign_deletes else Operation.APPEND,
             transaction,
             self.table.io,
-            snapshot_properties={OWNER: self.place.owner, BLOCK: str(self.state.sequence_number)},
+            snapshot_properties={OWNER: self.target.owner, BLOCK: str(self.state.sequence_number)},
         )
         for file in replaced:
             producer.delete_data_file(file)
@@ -357,7 +354,7 @@ class _Change:
             content=DataFileContent.DATA,
             file_path=path,
             file_format=FileFormat.PARQUET,
-            partition=partition_record(shown_partitioning(self.wanted.partitioning), entry.partition),
+            partition=partition_record(self.partitioning, entry.partition),
             record_count=entry.rows,
             file_size_in_bytes=entry.bytes,
             **metrics(schema, entry.statistics, entry.rows),

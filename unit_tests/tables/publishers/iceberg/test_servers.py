@@ -15,6 +15,7 @@ from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.publishers.iceberg import table as iceberg_table
 from destination_s3_spark.tables.publishers.iceberg.catalogs import Connection
 from destination_s3_spark.tables.publishers.iceberg.publisher import IcebergCatalog, IcebergTable
+from destination_s3_spark.tables.publishers.iceberg.table import CatalogTable
 from destination_s3_spark.tables.publishers.publication import NotPublished
 from integration_tests.hostile_catalog import HostileCatalog, Json, served
 from unit_tests.chain.fake_store import FakeStore
@@ -25,7 +26,6 @@ from unit_tests.tables.publishers.iceberg.test_crashes import SCHEMA, live, stag
 Refusal = tuple[int, str, str]
 """Status, type and message of an error."""
 TABLES = "/tables"
-CHECKED = iceberg_table.Place(("default", "checked"), *["s3://bucket/t"] * 3)
 
 
 @dataclass
@@ -78,8 +78,9 @@ def server() -> Iterator[Server]:
 
 
 def check(server: Server) -> None:
-    with Connection(IcebergRest(uri=server.uri, token="t"), S3Settings("bucket")).calls(FakeStore(), "t/") as catalog:
-        iceberg_table.try_out(catalog, CHECKED)
+    store = FakeStore()
+    with Connection(IcebergRest(uri=server.uri, token="t"), S3Settings("bucket")).calls(store, "t/") as catalog:
+        CatalogTable(catalog, store, ("default", "checked"), *["s3://bucket/t"] * 3).try_out()
 
 
 def synced(server: Server, store: FakeStore, sync_id: int) -> None:
