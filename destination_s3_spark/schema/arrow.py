@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, assert_never
 
 import pyarrow as pa
@@ -83,6 +83,11 @@ def arrow_type(airbyte_type: AirbyteType) -> pa.DataType:  # noqa: C901 (one cas
 
 def arrow_field(field: Field) -> pa.Field[Any]:
     return pa.field(field.name, arrow_type(field.type))
+
+
+def arrow_columns(fields: Iterable[Field]) -> pa.Schema:
+    """Return the columns of a table with these data columns."""
+    return pa.schema([*META_FIELDS, *map(arrow_field, fields)])
 
 
 def schema_to_text(schema: pa.Schema) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import reduce
 
-from destination_s3_spark.schema.airbyte_type import AirbyteType, Union
+from destination_s3_spark.schema.airbyte_type import AirbyteType, Field, Union
 from destination_s3_spark.schema.type_merge import Change, ChangeKind, Merged, TypeConflictError, arranged, merge_types, replace_types
 
 
@@ -65,6 +65,10 @@ class TableField:
     """Id of the key's base column, None for a base column."""
     emptied: bool = False
     """Whether a rewrite moved the values of this recovered column into the base column."""
+
+    @property
+    def field(self) -> Field:
+        return Field(self.source, self.name, self.type)
 
 
 @dataclass(frozen=True, slots=True)

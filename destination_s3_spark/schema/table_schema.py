@@ -29,7 +29,7 @@ from destination_s3_spark.schema.airbyte_type import (
     readable,
     type_to_text,
 )
-from destination_s3_spark.schema.arrow import META_FIELDS, UNION_TAG, arrow_field, arrow_type
+from destination_s3_spark.schema.arrow import META_FIELDS, UNION_TAG, arrow_columns, arrow_type
 from destination_s3_spark.schema.encodings import EXTRACTED_AT, Encodings, TimeEncoding, has_time
 from destination_s3_spark.schema.field_ids import FieldIds, first_ids, later_ids, with_ids
 from destination_s3_spark.schema.json_schema import StreamFields
@@ -82,7 +82,7 @@ class TableSchema:
     @property
     def columns(self) -> pa.Schema:
         """Arrow schema in memory of the connector's own columns, followed by the data columns."""
-        return pa.schema([*META_FIELDS, *(arrow_field(Field(field.source, field.name, field.type)) for field in self.fields)])
+        return arrow_columns(column.field for column in self.fields)
 
     @property
     def arrow(self) -> pa.Schema:
@@ -179,7 +179,7 @@ def plan_fields(schema: TableSchema, incoming: Iterable[Field]) -> tuple[Field, 
     fields = [columns.get(field.source) for field in incoming]
     if any(column is None for column in fields):
         raise Bug("A declared column is missing from the schema its table evolved to.")
-    return tuple(Field(column.source, column.name, column.type) for column in fields if column is not None)
+    return tuple(column.field for column in fields if column is not None)
 
 
 def replayed_fields(then: TableSchema, now: TableSchema, *, and_before: bool = False) -> tuple[Field, ...]:
@@ -191,7 +191,7 @@ def replayed_fields(then: TableSchema, now: TableSchema, *, and_before: bool = F
     gone = {column.id for column in then.fields if column.source not in declared and column.recovered_from is None}
     columns = (column for column in then.fields if column.present or (and_before and column.id in gone))
     targets = (column_of(column, now) for column in columns)
-    return tuple(Field(column.source, column.name, column.type) for column in targets)
+    return tuple(column.field for column in targets)
 
 
 def column_of(origin: TableField, now: TableSchema) -> TableField:
@@ -302,7 +302,7 @@ def _refuse(conflicts: Sequence[TypeConflictError], stream: StreamId) -> None:
 
 def stored_fields(schema: TableSchema, encodings: Encodings) -> tuple[Field, ...]:
     """Return the columns of a file with this schema. Times of day that are stored as integers have the type of integers."""
-    data = tuple(Field(column.source, column.name, column.type) for column in schema.fields)
+    data = tuple(column.field for column in schema.fields)
     return (*OWN_FIELDS, *(_with_integers(data) if encodings.time is TimeEncoding.INT64 else data))
 
 

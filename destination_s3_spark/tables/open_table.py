@@ -7,8 +7,6 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
-import pyarrow as pa
-
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.opening import Session
@@ -18,7 +16,7 @@ from destination_s3_spark.formats.file_format import FileColumns, FileOptions
 from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.protocol.catalog import DestinationSyncMode, Stream
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Field, Scalar
-from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, arrow_field
+from destination_s3_spark.schema.arrow import RAW_SCHEMA, arrow_columns
 from destination_s3_spark.schema.column_rules import Treatment
 from destination_s3_spark.schema.encodings import Encodings
 from destination_s3_spark.schema.partitioning import Partitioning
@@ -211,8 +209,7 @@ class OpenTable:
                 known[column.source] = Scalar.STRING if column.source in known else column.type
         sources = enumerate(sorted(barred.fields))
         fields = tuple(Field(source, f"field_{number}", known.get(source, Scalar.STRING)) for number, source in sources)
-        arrow = pa.schema([*META_FIELDS, *map(arrow_field, fields)])
-        return replace(barred, plan=replace(plan, fields=fields, table_schema=arrow, values=Values.TYPED, key=()))
+        return replace(barred, plan=replace(plan, fields=fields, table_schema=arrow_columns(fields), values=Values.TYPED, key=()))
 
     def final_key(self, extension: str | None = None) -> str:
         """Make the key of the next final file. `extension` defaults to that of the table's format."""

@@ -13,7 +13,6 @@ from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.formats.registry import format_of
 from destination_s3_spark.protocol.catalog import DestinationSyncMode, Stream
-from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.column_rules import Treatment
 from destination_s3_spark.schema.encodings import DESTINATION_S3, EXTRACTED_AT
 from destination_s3_spark.schema.json_schema import StreamFields
@@ -81,10 +80,7 @@ def _order(schema: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def _declared(schema: TableSchema) -> StreamFields:
     columns = [column for column in schema.fields if column.present]
-    return StreamFields(
-        tuple(Field(column.source, column.name, column.type) for column in columns),
-        frozenset(column.source for column in columns if column.required),
-    )
+    return StreamFields(tuple(column.field for column in columns), frozenset(column.source for column in columns if column.required))
 
 
 @dataclass(frozen=True, slots=True)

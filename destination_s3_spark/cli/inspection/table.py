@@ -368,7 +368,7 @@ def _key_specs(table: InspectedTable) -> Iterator[KeySpec]:
 
     def field(source: str) -> Field | None:
         column = columns.column(source)
-        return None if column is None else Field(source, column.name, column.type)
+        return None if column is None else column.field
 
     key = tuple(found for path in recorded["primaryKey"] if (found := field(path[0])) is not None)
     cursor = field(recorded["cursor"][0]) if recorded.get("cursor") else None

@@ -18,7 +18,6 @@ from destination_s3_spark.change_log.events import LogColumns
 from destination_s3_spark.change_log.manifest import GroupName, LogFile, LogKind, LogName, ManifestFile, manifest_of
 from destination_s3_spark.change_log.options import ChangeLogOptions, open_changes, open_snapshot
 from destination_s3_spark.errors import Bug
-from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.arrow import arrow_field
 from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.capture.completion import completion_of
@@ -235,7 +234,7 @@ def snapshot_file(task: SnapshotTask) -> LoggedRange:
 
 
 def _images(table: OpenTable, spec: KeySpec, options: ChangeLogOptions, *, infers: bool) -> Images:
-    columns = [Field(column.source, column.name, column.type) for column in table.schema.fields]
+    columns = [column.field for column in table.schema.fields]
     key = {field.source for field in spec.key}
     data = tuple(arrow_field(column) for column in columns if column.source in key or not column.source.startswith(CDC_FIELDS))
     cursor = tuple((column.source, arrow_field(column)) for column in columns if column.source.startswith(CDC_FIELDS))

@@ -13,7 +13,6 @@ from destination_s3_spark.chain.state import Contents, TableState
 from destination_s3_spark.decoding.plan import Values
 from destination_s3_spark.formats.file_format import FileOptions
 from destination_s3_spark.protocol.catalog import Stream
-from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.encodings import DESTINATION_S3, Encodings
 from destination_s3_spark.schema.partitioning import NotPartitionable, Partitioning, PartitionSpec, require_partitionable
 from destination_s3_spark.schema.schema_event import from_event
@@ -106,7 +105,7 @@ def partitioning_of(stream: Stream, schema: TableSchema, options: FileOptions) -
             "a row could then be in another partition. Add the column to the key if its values never change, choose another column of the "
             "key, or append.",
         )
-    return Partitioning(spec, Field(column.source, column.name, column.type))
+    return Partitioning(spec, column.field)
 
 
 def _described(spec: PartitionSpec | None) -> str:

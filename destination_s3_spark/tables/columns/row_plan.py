@@ -6,15 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 
-import pyarrow as pa
-
 from destination_s3_spark.decoding.plan import RowPlan, Values
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.formats.file_format import FileColumns, FileOptions
 from destination_s3_spark.formats.text_file import beside_meta
 from destination_s3_spark.protocol.catalog import DestinationSyncMode, Stream
 from destination_s3_spark.schema.airbyte_type import Decimal, Field, Scalar, readable
-from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, arrow_field
+from destination_s3_spark.schema.arrow import RAW_SCHEMA, arrow_columns
 from destination_s3_spark.schema.partitioning import Partitioning
 from destination_s3_spark.schema.placement import SchemaChange, SchemaPolicy
 from destination_s3_spark.schema.table_schema import TableSchema, plan_fields
@@ -54,8 +52,7 @@ def key_spec(
     key = tuple(_scalar(stream, schema, "primary_key", path[0]) for path in stream.primary_key)
     cursor = _scalar(stream, schema, "cursor_field", stream.cursor_field[0]) if stream.cursor_field else None
     deleted_at = schema.column(DELETED_AT)
-    deletes = None if deleted_at is None else Field(DELETED_AT, deleted_at.name, deleted_at.type)
-    return KeySpec(key, cursor, deletes, deletion, of_text, partitioning)
+    return KeySpec(key, cursor, None if deleted_at is None else deleted_at.field, deletion, of_text, partitioning)
 
 
 def valid_from(stream: Stream, schema: TableSchema) -> str | None:
@@ -96,7 +93,7 @@ def _scalar(stream: Stream, schema: TableSchema, what: str, source: str) -> Fiel
             "other fields, or an append mode for this stream.",
             stream=stream.id,
         )
-    return Field(source, column.name, column.type)
+    return column.field
 
 
 def schema_policy(options: FileOptions, change: SchemaChange, fixed: frozenset[str], replace: bool) -> SchemaPolicy:
@@ -115,7 +112,7 @@ def row_plan(stream: Stream, schema: TableSchema, declared: Sequence[Field], opt
         case Values.CELLS:
             # One column per JSON key, in the table's order and under the key's name, even if the table has several typed columns for it.
             cells = {column.source: Field(column.source, beside_meta(column.source), Scalar.STRING) for column in schema.fields}
-            arrow = pa.schema([*META_FIELDS, *map(arrow_field, cells.values())])
+            arrow = arrow_columns(cells.values())
             fields = tuple(cells[field.source] for field in declared)
         case Values.TYPED:
             fields, arrow = plan_fields(schema, declared), schema.arrow
@@ -127,13 +124,12 @@ def control_plan(stream: Stream, spec: KeySpec) -> RowPlan:
     """Make the plan for only the key, cursor and deletion columns of a deduplicated table with untyped columns."""
     sources = {field.source: field for field in spec.fields}
     fields = tuple(sources.values())
-    arrow = pa.schema([*META_FIELDS, *map(arrow_field, fields)])
-    return RowPlan(stream.id, stream.sync_id, stream.generation_id, fields, arrow, Values.TYPED, _key_of(stream))
+    return RowPlan(stream.id, stream.sync_id, stream.generation_id, fields, arrow_columns(fields), Values.TYPED, _key_of(stream))
 
 
 def typed_plan(stream: Stream, schema: TableSchema) -> RowPlan:
     """Make the plan that types records by the columns of a table of text."""
-    fields = tuple(Field(column.source, column.name, column.type) for column in schema.fields if column.recovered_from is None)
+    fields = tuple(column.field for column in schema.fields if column.recovered_from is None)
     return RowPlan(stream.id, stream.sync_id, stream.generation_id, fields, schema.columns, Values.TYPED, _key_of(stream))
 
 
@@ -142,7 +138,7 @@ def plans_of_columns(stream: Stream, schema: TableSchema) -> tuple[RowPlan, ...]
     recovered: dict[str, list[Field]] = {}
     for column in schema.fields:
         if column.recovered_from is not None:
-            recovered.setdefault(column.source, []).append(Field(column.source, column.name, column.type))
+            recovered.setdefault(column.source, []).append(column.field)
     plan = typed_plan(stream, schema)
     return (plan, *(replace(plan, fields=tuple(filter(None, fields)), key=()) for fields in zip_longest(*recovered.values())))
 
@@ -153,7 +149,5 @@ def _key_of(stream: Stream) -> tuple[str, ...]:
 
 def file_columns(schema: TableSchema, plan: RowPlan) -> FileColumns:
     """Return the columns of a final file with rows of the plan."""
-    if plan.values is not Values.TYPED:
-        return FileColumns(plan.stream, (), plan.table_schema)
-    fields = tuple(Field(column.source, column.name, column.type) for column in schema.fields)
+    fields = tuple(column.field for column in schema.fields) if plan.values is Values.TYPED else ()
     return FileColumns(plan.stream, fields, plan.table_schema)

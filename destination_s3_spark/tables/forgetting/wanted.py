@@ -26,7 +26,7 @@ from destination_s3_spark.exact_json.members import members
 from destination_s3_spark.exact_json.values import ARRAY, NULL, OBJECT, object_text
 from destination_s3_spark.protocol.catalog import Stream
 from destination_s3_spark.schema.airbyte_type import Decimal, Field, Scalar, Union
-from destination_s3_spark.schema.arrow import META_FIELDS, arrow_field, contiguous
+from destination_s3_spark.schema.arrow import arrow_columns, contiguous
 from destination_s3_spark.schema.column_rules import Action, Treatment
 from destination_s3_spark.tables.landing.barred import Digests, key_texts
 from destination_s3_spark.tables.open_table import OpenTable
@@ -148,7 +148,7 @@ def columns_of(table: OpenTable, source: str) -> tuple[Field, ...]:
         raise table.refuse(f"its table has no column of the field '{source}', so no row can be found by it.")
     if table.spec is not None and source in {field.source for field in table.spec.key}:
         found = [column for column in found if column.recovered_from is None]
-    single = tuple(Field(column.source, column.name, column.type) for column in found if isinstance(column.type, Scalar | Decimal))
+    single = tuple(column.field for column in found if isinstance(column.type, Scalar | Decimal))
     if not single or any(isinstance(column.type, Union) for column in found):
         raise table.refuse(f"the field '{source}' does not hold single values of one type each, so no row can be found by it.")
     return single
@@ -178,8 +178,7 @@ def _typed(table: OpenTable, tried: Sequence[tuple[tuple[Field, ...], Subject]])
 def plan_by_name(stream: Stream, fields: Iterable[Field], key: tuple[str, ...] = ()) -> RowPlan:
     """Return the plan that types these columns of records which have them by name."""
     by_name = tuple(Field(field.name, field.name, field.type) for field in fields)
-    arrow = pa.schema([*META_FIELDS, *map(arrow_field, by_name)])
-    return RowPlan(stream.id, stream.sync_id, stream.generation_id, by_name, arrow, key=key)
+    return RowPlan(stream.id, stream.sync_id, stream.generation_id, by_name, arrow_columns(by_name), key=key)
 
 
 def keys_of(table: OpenTable, subjects: Sequence[Subject], treatment: Treatment) -> Keys:

@@ -389,4 +389,4 @@ def recorded_partitioning(state: TableState) -> Partitioning | None:
     column = None if schema.partition is None else schema.column(schema.partition.source)
     if schema.partition is None or column is None:
         return None
-    return Partitioning(schema.partition, Field(column.source, column.name, column.type))
+    return Partitioning(schema.partition, column.field)

@@ -23,7 +23,7 @@ from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.exact_json.values import object_text, split_object
 from destination_s3_spark.formats.file_format import FileColumns
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
-from destination_s3_spark.schema.arrow import META_FIELDS, MICROS, RAW_SCHEMA, arrow_field, contiguous, with_columns
+from destination_s3_spark.schema.arrow import META_FIELDS, MICROS, RAW_SCHEMA, arrow_columns, contiguous, with_columns
 from destination_s3_spark.tables.runs.keys import CDC_FIELDS, DELETED, META, OFFSET, KeySpec
 from destination_s3_spark.tables.runs.winners import EARLIER, Flags, Indices, Ranking, ranking
 from destination_s3_spark.tables.stored.conversion import typed_rows
@@ -77,8 +77,7 @@ class SoftDeletions:
             return None
         deciding = frozenset(field.source for field in (*spec.key, *(() if spec.cursor is None else (spec.cursor,))))
         kept = frozenset(field.name for field in columns.fields if not _is_of_deletion(field.source, deciding))
-        arrow = pa.schema([*META_FIELDS, arrow_field(spec.deleted_at)])
-        plan = RowPlan(columns.stream, 0, 0, (spec.deleted_at,), arrow) if of_text else None
+        plan = RowPlan(columns.stream, 0, 0, (spec.deleted_at,), arrow_columns([spec.deleted_at])) if of_text else None
         return cls(spec.deleted_at, deciding, kept, plan)
 
     def decisive(self, rows: pa.Table, spec: KeySpec) -> pa.Table:
