@@ -30,11 +30,11 @@ from destination_s3_spark.schema.airbyte_type import (
     type_to_text,
 )
 from destination_s3_spark.schema.arrow import META_FIELDS, UNION_TAG, arrow_columns, arrow_type
-from destination_s3_spark.schema.encodings import EXTRACTED_AT, Encodings, TimeEncoding, has_time
+from destination_s3_spark.schema.encodings import DESTINATION_S3, EXTRACTED_AT, Encodings, TimeEncoding, has_time
 from destination_s3_spark.schema.field_ids import FieldIds, first_ids, later_ids, with_ids
 from destination_s3_spark.schema.json_schema import StreamFields
 from destination_s3_spark.schema.names import assign_names
-from destination_s3_spark.schema.partitioning import PartitionSpec
+from destination_s3_spark.schema.partitioning import Partitioning, PartitionSpec
 from destination_s3_spark.schema.placement import Placement, SchemaPolicy, TableField, place
 from destination_s3_spark.schema.type_merge import (
     FIRST_VERSION,
@@ -93,6 +93,12 @@ class TableSchema:
     def ids(self) -> FieldIds:
         """The field ids of `columns`, by default the first ones."""
         return self.field_ids or first_ids(self.columns)
+
+    @property
+    def partitioning(self) -> Partitioning | None:
+        """`partition` with its column. None if the table does not have that either."""
+        column = None if self.partition is None else self.column(self.partition.source)
+        return None if self.partition is None or column is None else Partitioning(self.partition, column.field)
 
     def after(self, previous: TableSchema | None) -> TableSchema:
         """Return this schema with field ids, as it follows another one."""
@@ -300,10 +306,13 @@ def _refuse(conflicts: Sequence[TypeConflictError], stream: StreamId) -> None:
     )
 
 
-def stored_fields(schema: TableSchema, encodings: Encodings) -> tuple[Field, ...]:
-    """Return the columns of a file with this schema. Times of day that are stored as integers have the type of integers."""
+def stored_fields(schema: TableSchema, default: Encodings = DESTINATION_S3) -> tuple[Field, ...]:
+    """Return the columns of a file with this schema. Times of day that are stored as integers have the type of integers.
+
+    `default`: the encodings if the schema has none.
+    """
     data = tuple(column.field for column in schema.fields)
-    return (*OWN_FIELDS, *(_with_integers(data) if encodings.time is TimeEncoding.INT64 else data))
+    return (*OWN_FIELDS, *(_with_integers(data) if (schema.encodings or default).time is TimeEncoding.INT64 else data))
 
 
 def _with_integers(fields: tuple[Field, ...]) -> tuple[Field, ...]:

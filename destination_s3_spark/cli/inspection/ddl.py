@@ -81,9 +81,9 @@ class ConfiguredTable:
         return self.root if self.history is None else f"{self.root}{self.history}/"
 
     def fields(self) -> tuple[Field, ...]:
-        recorded = from_event(self.table.state.schema or {})
         options = final_options(self.config)
-        return stored_fields(recorded, recorded.encodings or (options.encodings if isinstance(options, ParquetOptions) else DESTINATION_S3))
+        configured = options.encodings if isinstance(options, ParquetOptions) else DESTINATION_S3
+        return stored_fields(from_event(self.table.state.schema or {}), configured)
 
     def _keys(self) -> list[str]:
         return [*(file.key for file in self.table.files_of(FileKind.FINAL)), *self.table.readable.live.adopted]

@@ -26,7 +26,6 @@ from destination_s3_spark.chain.territory import Table
 from destination_s3_spark.cli.terminal import Progress, arrow_text
 from destination_s3_spark.errors import REPORT, Bug, DataError, SyncError
 from destination_s3_spark.schema.airbyte_type import Field, type_label
-from destination_s3_spark.schema.partitioning import Partitioning
 from destination_s3_spark.schema.schema_event import arrow_from_event, from_event
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.configured import rules
@@ -374,6 +373,5 @@ def _key_specs(table: InspectedTable) -> Iterator[KeySpec]:
     cursor = field(recorded["cursor"][0]) if recorded.get("cursor") else None
     yield KeySpec(key, cursor, None, CdcDeletion.HARD)
     yield KeySpec(key, cursor, None, CdcDeletion.HARD, cursor_in_text=True)
-    partition = columns.partition
-    if partition is not None and (by := field(partition.source)) is not None:
-        yield KeySpec(key, cursor, None, CdcDeletion.HARD, partitioning=Partitioning(partition, by))
+    if columns.partitioning is not None:
+        yield KeySpec(key, cursor, None, CdcDeletion.HARD, partitioning=columns.partitioning)

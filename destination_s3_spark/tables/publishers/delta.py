@@ -43,6 +43,7 @@ from destination_s3_spark.delta_log.log import KEPT, LOG_FOLDER, DeltaLog, Unrea
 from destination_s3_spark.errors import ConfigError, TransientError
 from destination_s3_spark.schema.partitioning import Partitioning
 from destination_s3_spark.schema.schema_event import stored_from_event
+from destination_s3_spark.schema.table_schema import stored_fields
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.table_paths import overlaps
@@ -61,8 +62,7 @@ from destination_s3_spark.tables.publishers.publication import (
     PublisherKind,
     ShownTable,
     overlap_error,
-    recorded_fields,
-    recorded_partitioning,
+    recorded_schema,
     require_current_types,
     require_parquet,
 )
@@ -221,10 +221,10 @@ class DeltaTable:
 
     def _target(self, state: TableState, live: LiveFiles) -> _Target:
         root, identity = state.identity.final_root, state.identity
-        stored = stored_from_event(state.schema or {})
-        partitioning = recorded_partitioning(state)
+        stored, schema = stored_from_event(state.schema or {}), recorded_schema(state)
+        partitioning = schema.partitioning
         partition = None if partitioning is None else partition_column(partitioning)
-        columns = delta_columns(recorded_fields(state), partition)
+        columns = delta_columns(stored_fields(schema), partition)
         table_id = str(uuid5(NAMESPACE_URL, f"{identity.final_root}#{identity.table_id}"))
         files = {file.key.removeprefix(root): file for file in _published_files(live)}
         properties = CONFIGURATION | configuration(columns, files.values()) | waiting_properties(state.contents, self.merge_rule)

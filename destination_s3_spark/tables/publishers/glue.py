@@ -19,6 +19,7 @@ from destination_s3_spark.config.config import Config
 from destination_s3_spark.config.format_options import ParquetFormat
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
+from destination_s3_spark.schema.table_schema import stored_fields
 from destination_s3_spark.storage.configured import s3_settings
 from destination_s3_spark.storage.glue import GlueChanged, GlueFailed, GlueTables
 from destination_s3_spark.storage.object_store import ObjectStore
@@ -28,7 +29,7 @@ from destination_s3_spark.tables.publishers.publication import (
     NotPublished,
     PublisherKind,
     ShownTable,
-    recorded_fields,
+    recorded_schema,
     require_current_types,
     rivals_of,
 )
@@ -108,7 +109,7 @@ class GlueTable:
         """Register the table, its new columns, or what waits for a merge. Return the block as the mark."""
         if state.schema is not None:
             require_current_types(state, live)
-            columns = recorded_fields(state)
+            columns = stored_fields(recorded_schema(state))
             wanted = self._definition(state, columns)
             for _ in range(TRIES):
                 with suppress(GlueChanged), _failures():
@@ -126,7 +127,7 @@ class GlueTable:
             found = self._found()
         if found is None:
             return None
-        wanted = self._definition(state, recorded_fields(state))
+        wanted = self._definition(state, stored_fields(recorded_schema(state)))
         if _is_registered(found, wanted):
             return state.sequence_number
         if not _is_read_alike(found, wanted):

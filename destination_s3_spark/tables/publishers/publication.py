@@ -30,11 +30,8 @@ from destination_s3_spark.delta_log.log import DeltaLog, UnreadableLog
 from destination_s3_spark.errors import ConfigError, SyncError, TransientError
 from destination_s3_spark.formats.parquet import PARQUET
 from destination_s3_spark.formats.registry import format_of
-from destination_s3_spark.schema.airbyte_type import Field
-from destination_s3_spark.schema.encodings import DESTINATION_S3
-from destination_s3_spark.schema.partitioning import Partitioning
 from destination_s3_spark.schema.schema_event import from_event
-from destination_s3_spark.schema.table_schema import TableSchema, stored_fields
+from destination_s3_spark.schema.table_schema import TableSchema
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.stream_id import StreamId
@@ -373,20 +370,3 @@ def require_current_types(state: TableState, live: LiveFiles) -> None:
 def recorded_schema(state: TableState) -> TableSchema:
     """Return the schema of files that are written now. The table must have one. Raises DataError if its record is damaged."""
     return from_event(state.schema or {})
-
-
-def recorded_fields(state: TableState) -> tuple[Field, ...]:
-    """Return the columns of files that are written now as Airbyte types. The table must have a schema."""
-    schema = recorded_schema(state)
-    return stored_fields(schema, schema.encodings or DESTINATION_S3)
-
-
-def recorded_partitioning(state: TableState) -> Partitioning | None:
-    """Return the partitioning of files that are written now, or None without one. The table must have a schema."""
-    if not (state.schema or {}).get("partition"):
-        return None
-    schema = recorded_schema(state)
-    column = None if schema.partition is None else schema.column(schema.partition.source)
-    if schema.partition is None or column is None:
-        return None
-    return Partitioning(schema.partition, column.field)

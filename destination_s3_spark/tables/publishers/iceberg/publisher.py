@@ -23,6 +23,7 @@ from destination_s3_spark.formats.parquet import PARQUET
 from destination_s3_spark.formats.registry import format_of
 from destination_s3_spark.schema.arrow import arrow_type
 from destination_s3_spark.schema.encodings import DESTINATION_S3, ExtractedAtEncoding, has_time
+from destination_s3_spark.schema.table_schema import stored_fields
 from destination_s3_spark.storage.configured import s3_settings
 from destination_s3_spark.storage.endpoint import check_endpoint, check_host, cloud_deployment
 from destination_s3_spark.storage.object_store import ObjectStore
@@ -34,7 +35,6 @@ from destination_s3_spark.tables.publishers.publication import (
     NotPublished,
     PublisherKind,
     ShownTable,
-    recorded_fields,
     recorded_schema,
     require_current_types,
     rivals_of,
@@ -181,13 +181,14 @@ def _require_own_parquet(live: LiveFiles) -> None:
 
 
 def _require_readable_times(state: TableState) -> None:
-    times = [field.name for field in recorded_fields(state) if has_time(arrow_type(field.type))]
+    schema = recorded_schema(state)
+    times = [field.name for field in stored_fields(schema) if has_time(arrow_type(field.type))]
     if times:
         raise NotPublished(
             f"Spark cannot read an Iceberg table with TIME columns, and this one has {', '.join(times)}. Set format.time_encoding to int64 "
             "and run a refresh that removes the records."
         )
-    if (recorded_schema(state).encodings or DESTINATION_S3).extracted_at is ExtractedAtEncoding.MILLIS:
+    if (schema.encodings or DESTINATION_S3).extracted_at is ExtractedAtEncoding.MILLIS:
         raise NotPublished(
             "The table's files have timestamps in milliseconds, which Iceberg's readers misread. Run a refresh that removes the records: "
             "its files have microseconds."

@@ -33,6 +33,7 @@ from destination_s3_spark.chain.files import FileEntry
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.schema.partitioning import Partitioning
+from destination_s3_spark.schema.table_schema import stored_fields
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.tables.publishers.iceberg.columns import (
     add,
@@ -43,13 +44,7 @@ from destination_s3_spark.tables.publishers.iceberg.columns import (
     require_undivided,
     shown_partitioning,
 )
-from destination_s3_spark.tables.publishers.publication import (
-    NotPublished,
-    block_time,
-    recorded_fields,
-    recorded_partitioning,
-    recorded_schema,
-)
+from destination_s3_spark.tables.publishers.publication import NotPublished, block_time, recorded_schema
 from destination_s3_spark.tables.rules import WAITING_PROPERTIES
 from destination_s3_spark.tables.runs.footers import with_statistics
 
@@ -153,7 +148,7 @@ class CatalogTable:
                 continue
             if _is_newer(table, state) or _published_block(table, state) == state.sequence_number:
                 return
-            change = _Change(table, self, state, files, waiting, shown_partitioning(recorded_partitioning(state)))
+            change = _Change(table, self, state, files, waiting, shown_partitioning(recorded_schema(state).partitioning))
             try:
                 if table.properties.get(TableProperties.COMMIT_NUM_RETRIES) != "0":
                     table = table.transaction().set_properties(self.settings()).commit_transaction()
@@ -240,7 +235,8 @@ def _is_newer(table: Table, state: TableState) -> bool:
 
 
 def _schema_of(state: TableState) -> Schema:
-    return iceberg_schema(recorded_fields(state), recorded_schema(state).ids)
+    schema = recorded_schema(state)
+    return iceberg_schema(stored_fields(schema), schema.ids)
 
 
 @dataclass(frozen=True, slots=True)
