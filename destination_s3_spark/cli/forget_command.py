@@ -32,8 +32,7 @@ from destination_s3_spark.tables.configured import column_rules
 from destination_s3_spark.tables.factory import table_factory
 from destination_s3_spark.tables.forgetting.course import Forgetting, referenced
 from destination_s3_spark.tables.forgetting.possible import has_metadata, recorded_table
-from destination_s3_spark.tables.forgetting.search import ReferencedValues
-from destination_s3_spark.tables.forgetting.wanted import ByKeys, Keys, Subject, barring, columns_of, digest, keys_of, wanted_rows
+from destination_s3_spark.tables.forgetting.wanted import ByKeys, FieldTexts, Subject, barring, columns_of, digest, keys_of, wanted_rows
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.stream_table import StreamTable
 from destination_s3_spark.tables.updates.steps import Update
@@ -155,7 +154,7 @@ class Case:
     found: Table
     subjects: Sequence[Subject]
     forgetting: Forgetting
-    keys: Keys
+    keys: FieldTexts
     began: datetime
 
     @property
@@ -301,9 +300,9 @@ def _search(tools: Workshop, table: OpenTable, step: Update) -> None:
         raise TransientError("A sync has just written to it. Try again.", stream=table.stream.id) from fenced
 
 
-def _values(tools: Workshop, forgetting: Forgetting, columns: Sequence[tuple[Field, ...]]) -> ReferencedValues:
+def _values(tools: Workshop, forgetting: Forgetting, columns: Sequence[tuple[Field, ...]]) -> FieldTexts:
     """Return the values of columns that the rows to forget have."""
-    values: ReferencedValues = {}
+    values: FieldTexts = {}
 
     def collected() -> Update:
         values.update((yield from referenced(forgetting, columns)))
@@ -314,7 +313,7 @@ def _values(tools: Workshop, forgetting: Forgetting, columns: Sequence[tuple[Fie
     return values
 
 
-def _keys(tools: Workshop, forgetting: Forgetting, subjects: Sequence[Subject], treatment: Treatment) -> Keys:
+def _keys(tools: Workshop, forgetting: Forgetting, subjects: Sequence[Subject], treatment: Treatment) -> FieldTexts:
     """Return the values that were asked for, and the keys of the rows of a deduplicated table that have them."""
     table = forgetting.table
     asked = keys_of(table, subjects, treatment)
@@ -383,7 +382,7 @@ def _forever(case: Case) -> str:
     return f"; records with {counted(case.key_count, 'key')} are left out from then on" if case.keys else ""
 
 
-def _exchange(tools: Workshop, forgetting: Forgetting, keys: Keys) -> Mapping[str, Any]:
+def _exchange(tools: Workshop, forgetting: Forgetting, keys: FieldTexts) -> Mapping[str, Any]:
     """Exchange the files with such rows, and delete what is kept of others. Return the last block of data. Raises SyncError.
 
     Keys to forget for good come first: rows that are gone do not tell theirs. A table in which nothing is to be done is not opened.

@@ -29,8 +29,7 @@ from destination_s3_spark.tables.forgetting.log_search import (
     redact,
     search_log,
 )
-from destination_s3_spark.tables.forgetting.search import ReferencedValues
-from destination_s3_spark.tables.forgetting.wanted import ByKeys, ByValues, plan_by_name
+from destination_s3_spark.tables.forgetting.wanted import ByKeys, ByValues, FieldTexts, plan_by_name
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.runs.keys import is_unfit
 from destination_s3_spark.tables.staged.staged_file import StagedFile
@@ -177,7 +176,7 @@ class LogForgetting:
             staged.write(manifest)
             return staged.stage()
 
-    def values(self, columns: Sequence[tuple[Field, ...]]) -> Steps[Sequence[ReferencedValues]]:
+    def values(self, columns: Sequence[tuple[Field, ...]]) -> Steps[Sequence[FieldTexts]]:
         """Collect the values of these columns that the rows to forget have in each file. The search must have ended."""
         plan = plan_by_name(self.table.stream, {field.name: field for fields in columns for field in fields}.values())
         tasks = [

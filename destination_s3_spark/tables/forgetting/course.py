@@ -32,14 +32,13 @@ from destination_s3_spark.tables.forgetting.erasure import EraseTask, SortedEras
 from destination_s3_spark.tables.forgetting.search import (
     CollectTask,
     Found,
-    ReferencedValues,
     SearchTask,
     SortedSearchTask,
     collect,
     search,
     search_sorted,
 )
-from destination_s3_spark.tables.forgetting.wanted import ByKeys, Wanted
+from destination_s3_spark.tables.forgetting.wanted import ByKeys, FieldTexts, Wanted
 from destination_s3_spark.tables.merge.task import form_of_deletions
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.runs.keys import KeySpec, keys_of, lower, upper
@@ -212,10 +211,10 @@ class Forgetting:
             elif file.kind is FileKind.ADOPTED:
                 found.append(StoredForeign(file, plans))
             elif file.kind is FileKind.RAW or (of_text and file.kind in (FileKind.STATE, FileKind.DELTA)):
-                first, *further = plans if of_text else (table.plan_of(then),)
-                found.append(Stored(file, first, None, table.schema, UnfitValues.NULL, tuple(further)))
+                of_then = plans if of_text else (table.plan_of(then),)
+                found.append(Stored(file, of_then, None, table.schema, UnfitValues.NULL))
             else:
-                found.append(Stored(file, plans[0], then, table.schema, UnfitValues.NULL))
+                found.append(Stored(file, plans, then, table.schema, UnfitValues.NULL))
         return found
 
     def erased(self) -> Update:
@@ -296,12 +295,12 @@ class Forgetting:
         return self.table.key_beside(file)
 
 
-def referenced(forgetting: Forgetting, columns: Sequence[tuple[Field, ...]]) -> Steps[ReferencedValues]:
+def referenced(forgetting: Forgetting, columns: Sequence[tuple[Field, ...]]) -> Steps[FieldTexts]:
     """Collect the values that the rows to forget have, or had in an earlier version. The search must have ended."""
     files = [(file, wanted) for file in forgetting.files if file.kind is not FileKind.TOMBSTONE and (wanted := forgetting.meant(file))]
     stored = forgetting.stored([file for file, _ in files])
     tasks = [CollectTask(one, wanted, columns, forgetting.resources.task.s3) for one, (_, wanted) in zip(stored, files, strict=True)]
-    values: ReferencedValues = {tuple(field.source for field in fields): set() for fields in columns}
+    values: FieldTexts = {tuple(field.source for field in fields): set() for fields in columns}
     done = yield from Work(collect, tasks, lambda task: task.stored.file.bytes).results()
     for found in (*done, *(yield from forgetting.log.values(columns))):
         for names, texts in found.items():

@@ -32,8 +32,8 @@ from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.storage.ranged import RangedFile, opened
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
-from destination_s3_spark.tables.forgetting.search import ReferencedValues, add_values
-from destination_s3_spark.tables.forgetting.wanted import ByKeys, ByValues
+from destination_s3_spark.tables.forgetting.search import add_values
+from destination_s3_spark.tables.forgetting.wanted import ByKeys, ByValues, FieldTexts
 from destination_s3_spark.tables.runs.keys import key_column
 from destination_s3_spark.tables.staged.staged_file import StagedFile
 from destination_s3_spark.tables.stored.foreign import record_line
@@ -114,9 +114,9 @@ def find_places(task: LogPlacesTask) -> frozenset[int]:
         return frozenset(place for place, key, _ in _images(task.file.manifest, source) if key in task.keys)
 
 
-def collect_from_log(task: LogValuesTask) -> ReferencedValues:
+def collect_from_log(task: LogValuesTask) -> FieldTexts:
     """Collect the values that the rows have before and after each change. Raises as `search_log`."""
-    values: ReferencedValues = {}
+    values: FieldTexts = {}
     with _opened(task.file) as source:
         images = (image for place, _, image in _images(task.file.manifest, source) if place in task.places)
         while some := list(islice(images, IMAGES_AT_ONCE)):

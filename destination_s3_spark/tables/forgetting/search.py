@@ -14,7 +14,7 @@ from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.arrow import contiguous
 from destination_s3_spark.storage.ranged import opened, present
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.tables.forgetting.wanted import Wanted, is_one_of
+from destination_s3_spark.tables.forgetting.wanted import FieldTexts, Wanted, is_one_of
 from destination_s3_spark.tables.runs.keys import KEY, KeySpec, after, is_unfit, key_column
 from destination_s3_spark.tables.runs.sorted_file import MergeForm, SortedFile
 from destination_s3_spark.tables.stored.foreign import Source
@@ -96,20 +96,16 @@ class CollectTask:
     s3: S3Settings
 
 
-ReferencedValues = dict[tuple[str, ...], set[tuple[bytes, ...]]]
-"""The JSON texts of values of a row by the JSON keys of their columns. Rows with a null are left out."""
-
-
-def collect(task: CollectTask) -> ReferencedValues:
-    """Collect the values. Raises DataError for a file that is gone, ConfigError or TransientError."""
-    values: ReferencedValues = {}
+def collect(task: CollectTask) -> FieldTexts:
+    """Collect the values of rows without a null. Raises DataError for a file that is gone, ConfigError or TransientError."""
+    values: FieldTexts = {}
     with present(task.stored.file.key, task.s3):
         for _, typed in task.stored.rows(task.s3):
             add_values(values, task.columns, typed.filter(task.wanted.mask(typed)))
     return values
 
 
-def add_values(values: ReferencedValues, columns: Sequence[tuple[Field, ...]], rows: pa.RecordBatch) -> None:
+def add_values(values: FieldTexts, columns: Sequence[tuple[Field, ...]], rows: pa.RecordBatch) -> None:
     for fields in columns:
         texts = zip(*(value_texts(contiguous(rows[field.name]), field.type) for field in fields), strict=True)
         values.setdefault(tuple(field.source for field in fields), set()).update(row for row in texts if None not in row)

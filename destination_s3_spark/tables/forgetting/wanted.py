@@ -35,8 +35,8 @@ from destination_s3_spark.tables.stored.foreign import record_line
 
 SALT_BYTES = 32
 
-Keys = dict[tuple[str, ...], set[tuple[bytes, ...]]]
-"""The texts of values by the JSON keys of the fields that have them."""
+FieldTexts: TypeAlias = dict[tuple[str, ...], set[tuple[bytes, ...]]]
+"""The JSON texts of values of rows, by the JSON keys of the fields that have them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,20 +181,20 @@ def plan_by_name(stream: Stream, fields: Iterable[Field], key: tuple[str, ...] =
     return RowPlan(stream.id, stream.sync_id, stream.generation_id, by_name, arrow_columns(by_name), key=key)
 
 
-def keys_of(table: OpenTable, subjects: Sequence[Subject], treatment: Treatment) -> Keys:
+def keys_of(table: OpenTable, subjects: Sequence[Subject], treatment: Treatment) -> FieldTexts:
     """Return the values of a request as records of the table have them when they land. Raises ConfigError as `wanted_rows`."""
     for name in dict.fromkeys(name for subject in subjects for name in subject.columns):
         rule = treatment.rule_of((name,))
         if rule is not None and rule.action is Action.TRUNCATE:
             raise table.refuse(f"'{name}' is cut by tables.columns, so records of others have the same rest. Name another field.")
-    keys: Keys = {}
+    keys: FieldTexts = {}
     for fields, rows in typed_subjects(table, subjects, treatment):
         texts = keys.setdefault(tuple(field.source for field in fields), set())
         texts.update(tuple(text or b"" for text in key) for key in key_texts(rows, fields))
     return keys
 
 
-def barring(before: BarKeys | None, keys: Keys) -> BarKeys | None:
+def barring(before: BarKeys | None, keys: FieldTexts) -> BarKeys | None:
     """Return the event that bars these keys beside those of before, or None if they are barred already."""
     salt = secrets.token_hex(SALT_BYTES) if before is None else before.salt
     known = {} if before is None else {one.fields: set(one.digests) for one in before.keys}

@@ -30,15 +30,13 @@ class Stored:
     """A stored file of rows, and how to read it."""
 
     file: FileEntry
-    plan: RowPlan
-    """The plan by which raw rows are typed again."""
+    plans: tuple[RowPlan, ...]
+    """The plans by which raw rows are typed again, as `ColumnsTyper` does."""
     schema: TableSchema | None
     """The schema under which the file was written, or None for a file of raw rows."""
     wanted: TableSchema
     """The schema to which rows are cast if they are not raw rows."""
     unfit: UnfitValues
-    further: tuple[RowPlan, ...] = ()
-    """Plans by which raw rows are also typed, to further columns of the same fields."""
 
     def rows(self, s3: S3Settings) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
         """Yield batches of rows as they are stored, each with the same rows in the current columns.
@@ -50,13 +48,13 @@ class Stored:
             # Row groups are requested one by one, because everything that Arrow reads ahead of a request stays in memory.
             batches = (batch for group in range(file.num_row_groups) for batch in file.iter_batches(ROWS_AT_ONCE, row_groups=[group]))
             if self.schema is None:
-                yield from retyped_rows(batches, self.plan, *self.further)
+                yield from retyped_rows(batches, *self.plans)
                 return
             for batch in batches:
                 try:
                     table = cast_rows(pa.Table.from_batches([batch]), self.schema, self.wanted, self.unfit)
                 except DoesNotFit as misfit:
-                    raise misfit.config_error(self.plan.stream) from None
+                    raise misfit.config_error(self.plans[0].stream) from None
                 for cast in table.to_batches():
                     yield batch, cast
 

@@ -77,9 +77,9 @@ def stored(table: OpenTable, live: LiveFiles, files: Sequence[FileEntry], unfit:
     def source(file: FileEntry, rows: FileEntry) -> Stored:
         then = schemas[rows.schema_id or 0]  # of the raw file, if any: the file may have been rewritten under another one
         if file.key not in raw:
-            return Stored(file, table.plan, then, table.schema, unfit)
+            return Stored(file, (table.plan,), then, table.schema, unfit)
         mixed = rows.kind is FileKind.STATE or rows.combined  # it may have rows that landed under an earlier schema than its own
-        return Stored(rows, table.plan_of(then, and_before=mixed), None, table.schema, unfit)
+        return Stored(rows, (table.plan_of(then, and_before=mixed),), None, table.schema, unfit)
 
     return [source(file, rows) for file, rows in zip(files, read, strict=True)]
 
@@ -195,4 +195,4 @@ def _stored_for_merge(
     if form.plan is None:
         return sources
     plan = control_plan(table.stream, form.spec)
-    return [replace(source, plan=plan) for source in sources]
+    return [replace(source, plans=(plan,)) for source in sources]

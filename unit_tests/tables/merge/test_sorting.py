@@ -74,7 +74,7 @@ def put(store: S3Store) -> Any:
 def task_of(file: FileEntry, s3: S3Settings, payload: pa.Schema, budget_bytes: int = COPIES * 2**20) -> SortTask:
     plan, schema = (PLAN, SCHEMA) if file.kind is FileKind.FINAL else (KEY_PLAN if payload == RAW_SCHEMA else PLAN, None)
     return SortTask(
-        Stored(file, plan, schema, SCHEMA, UnfitValues.REFUSE), payload, SPEC, "scratch/token-", TaskResources(s3, budget_bytes)
+        Stored(file, (plan,), schema, SCHEMA, UnfitValues.REFUSE), payload, SPEC, "scratch/token-", TaskResources(s3, budget_bytes)
     )
 
 
