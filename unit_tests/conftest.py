@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.opening import Session
 from destination_s3_spark.chain.territory import OrphanUploads
 from destination_s3_spark.formats.file_statistics import KeyRange, WrittenFile
@@ -26,7 +27,7 @@ from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import AccessKey, S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.commit.batch import TableCheckpoint
-from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
+from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
 from destination_s3_spark.tables.publishers.publication import Publisher
 from unit_tests.moto_server import MotoServer
@@ -242,8 +243,8 @@ class SmallTable:
     ) -> TableWriter:
         """A session that has read the chain."""
         session = Session(sync_id, generation_id, STARTED)
-        dependencies = WriterDependencies(publishers=publishers, keep_replaced=keep_replaced)
-        writer = TableWriter(self.store, self.table, session, OrphanUploads(self.store, "lake/"), dependencies)
+        chain, orphans = Chain(self.store, self.table), OrphanUploads(self.store, "lake/")
+        writer = TableWriter(chain, session, orphans, publishers=publishers, keep_replaced=keep_replaced)
         writer.chain.read()
         self._sent = 0
         return writer

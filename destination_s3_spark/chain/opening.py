@@ -18,7 +18,7 @@ from destination_s3_spark.chain.files import parse_token, table_number
 from destination_s3_spark.chain.log import BlockTaken, Chain
 from destination_s3_spark.chain.settle import Publish, complete, delete_voided, finish, take_back
 from destination_s3_spark.chain.state import Contents, Pending, TableState
-from destination_s3_spark.chain.territory import OrphanUploads, Table
+from destination_s3_spark.chain.territory import OrphanUploads
 from destination_s3_spark.errors import Fenced, TransientError
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.stream_id import StreamId
@@ -94,7 +94,6 @@ class Leftovers:
 def open_table(
     chain: Chain,
     store: ObjectStore,
-    table: Table,
     session: Session,
     orphans: OrphanUploads,
     publish: Publish,
@@ -106,19 +105,19 @@ def open_table(
     or has taken over the first table of the same sync.
     """
     precedence = precedence or Precedence()
-    clean = _open_epoch(chain, table, session, precedence)
+    clean = _open_epoch(chain, session, precedence)
     try:
         settlement = recover(chain, store, publish)
         if settlement is not None:
             # Which generation is pending depends on the table's contents, which are known only now. The block also records the settlement.
-            chain.append(_opening_event(chain, table, session))
+            chain.append(_opening_event(chain, session))
         uploads, scratch = 0, list[str]()
         if not clean or session.disposition is WriteDisposition.MAINTAIN:
             uploads = orphans.abort(chain.territory, chain.head.epoch)
-            store.delete(scratch := dead_scratch(store, table, chain.head, chain.head.epoch))
+            store.delete(scratch := dead_scratch(store, chain, chain.head.epoch))
         take_snapshot_when_due(chain)
     except BlockTaken as taken:
-        raise fenced(table.stream, taken.block) from None
+        raise fenced(chain.table.stream, taken.block) from None
     precedence.opened(chain)
     return Leftovers(clean, settlement, uploads, len(scratch))
 
@@ -185,12 +184,12 @@ def new_generation(contents: Contents, session: Session) -> OpenEpoch | None:
     return OpenEpoch(session.sync_id, session.generation_id, session.started_at, pending)
 
 
-def dead_scratch(store: ObjectStore, table: Table, state: TableState, before_epoch: int) -> list[str]:
+def dead_scratch(store: ObjectStore, chain: Chain, before_epoch: int) -> list[str]:
     """List the keys of scratch objects from sessions before that epoch: rows of merges."""
-    number, dead = state.identity.table_number, []
-    for found in store.list(table.scratch_prefix):
+    number, prefix, dead = chain.head.identity.table_number, chain.table.scratch_prefix, []
+    for found in store.list(prefix):
         # Each task has its own folder, named by a token.
-        token = parse_token(found.key.removeprefix(table.scratch_prefix).partition("/")[0])
+        token = parse_token(found.key.removeprefix(prefix).partition("/")[0])
         if token is not None and token.table_number == number and token.epoch < before_epoch:
             dead.append(found.key)
     return dead
@@ -225,22 +224,23 @@ def fenced(stream: StreamId, block: Block) -> Fenced:
     )
 
 
-def _open_epoch(chain: Chain, table: Table, session: Session, precedence: Precedence) -> bool:
+def _open_epoch(chain: Chain, session: Session, precedence: Precedence) -> bool:
     """Append the block that fences older writers. Return True if no earlier session left anything to clean up."""
     for _ in range(OPEN_TRIES):
         clean = chain.state is None or chain.state.closed
         if chain.state is not None and not clean:
             precedence.check(chain)
         try:
-            chain.append(_opening_event(chain, table, session))
+            chain.append(_opening_event(chain, session))
         except BlockTaken:
             chain.catch_up()
         else:
             return clean
-    raise TransientError(f"Table {table.stream} could not be opened: another writer was first {OPEN_TRIES} times. Try again later.")
+    raise TransientError(f"Table {chain.table.stream} could not be opened: another writer was first {OPEN_TRIES} times. Try again later.")
 
 
-def _opening_event(chain: Chain, table: Table, session: Session) -> Seed | OpenEpoch:
+def _opening_event(chain: Chain, session: Session) -> Seed | OpenEpoch:
+    table = chain.table
     if chain.state is not None:
         contents = chain.state.contents
         if chain.state.unsettled is not None or session.disposition is WriteDisposition.MAINTAIN:

@@ -27,7 +27,7 @@ from destination_s3_spark.storage.table_paths import INTERNAL_FOLDER, changes_ro
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.columns.row_plan import is_deduplicated
 from destination_s3_spark.tables.commit.generation import earlier_files
-from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
+from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.configured import RAW_PARQUET, column_rules, decimals, final_options, rules
 from destination_s3_spark.tables.found import FoundTables, KnownTables, find_tables, located, without_schema
 from destination_s3_spark.tables.open_table import Layout
@@ -75,10 +75,11 @@ class TableFactory:
         for index, stream in enumerate(catalog.streams):
             treatment = treatments.of_stream(stream.id, sent[stream.id])
             fields = treatment.fields(sent[stream.id])
-            table = self._adopting(chains[stream.id].table, template, roots[stream.id])
+            chain = chains[stream.id]
+            chain.table = self._adopting(chain.table, template, roots[stream.id])
             session = Session(stream.sync_id, stream.generation_id, self.started_at, write_disposition(stream))
-            writer = self._writer(table, session, orphans, chains[stream.id], publishers[stream.id])
-            layout = self._layout(template, table, RAW_PARQUET if self.config.tables.raw_tables else None)
+            writer = self._writer(chain, session, orphans, publishers[stream.id])
+            layout = self._layout(template, chain.table, RAW_PARQUET if self.config.tables.raw_tables else None)
             tables[index] = StreamTable(stream, fields, writer, layout, rules(self.config), session, treatment)
         for made in tables.values():
             made.check_schema()
@@ -128,7 +129,7 @@ class TableFactory:
         """Make the table of a chain, which has been read, from the catalog of a schema that it records. The session adds no rows."""
         generation = chain.head.contents.generation
         session = Session(0, generation, self.started_at, disposition)
-        writer = self._writer(chain.table, session, self.orphans(), chain, publishers)
+        writer = self._writer(chain, session, self.orphans(), publishers)
         stream, fields = recorded_stream(chain.table.stream, schema, generation)
         return StreamTable(stream, fields, writer, self._layout(self.template, chain.table, RAW_PARQUET), rules(self.config), session)
 
@@ -188,15 +189,16 @@ class TableFactory:
 
         return replace(table, final_root=root, adopt=adopt)
 
-    def _writer(self, table: Table, session: Session, orphans: OrphanUploads, chain: Chain, publishers: Sequence[Publisher]) -> TableWriter:
-        dependencies = WriterDependencies(
+    def _writer(self, chain: Chain, session: Session, orphans: OrphanUploads, publishers: Sequence[Publisher]) -> TableWriter:
+        return TableWriter(
+            chain,
+            session,
+            orphans,
             map_files=self.map_files,
             publishers=publishers,
             precedence=self.precedence,
-            chain=chain,
             keep_replaced=timedelta(minutes=self.config.publish.keep_replaced_minutes),
         )
-        return TableWriter(self.store, table, session, orphans, dependencies)
 
     def _layout(self, template: PathTemplate, table: Table, raw: ParquetOptions | None) -> Layout:
         changes, histories = changes_root(template, table.stream), history_root(template, table.stream)

@@ -29,7 +29,7 @@ from destination_s3_spark.storage.object_store import ObjectNotFound
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.commit.batch import TableCheckpoint
 from destination_s3_spark.tables.commit.generation import kept_rows
-from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
+from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
 from destination_s3_spark.tables.publishers.publication import Publisher
 from destination_s3_spark.tables.publishers.symlink import MANIFEST, SymlinkManifest
@@ -199,9 +199,8 @@ class Attempt:
         self._platform = platform
         self._opened = False
         session = Session(plan.sync_id, plan.generation, START, plan.disposition)
-        self.writer = TableWriter(
-            self._store, TABLE, session, OrphanUploads(self._store, "lake/"), WriterDependencies(clock=lambda: START, publishers=publishers)
-        )
+        chain = Chain(self._store, TABLE, lambda: START)
+        self.writer = TableWriter(chain, session, OrphanUploads(self._store, "lake/"), publishers=publishers)
 
     def run(self) -> None:
         try:

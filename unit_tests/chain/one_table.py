@@ -10,13 +10,14 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.opening import Session, WriteDisposition
 from destination_s3_spark.chain.territory import OrphanUploads
 from destination_s3_spark.decoding.changes import ChangedField
 from destination_s3_spark.formats.file_statistics import UNBOUNDED, WrittenFile
 from destination_s3_spark.schema.arrow import schema_to_text
 from destination_s3_spark.tables.commit.batch import TableCheckpoint
-from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
+from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
 from destination_s3_spark.tables.publishers.publication import Publisher
 from unit_tests.chain.fake_store import FakeStore
@@ -38,7 +39,7 @@ def writer(
     publishers: Sequence[Publisher] = (),
 ) -> TableWriter:
     session = Session(sync_id, generation_id, STARTED, disposition)
-    made = TableWriter(store, TABLE, session, OrphanUploads(store, "lake/"), WriterDependencies(publishers=publishers))
+    made = TableWriter(Chain(store, TABLE), session, OrphanUploads(store, "lake/"), publishers=publishers)
     made.chain.read()
     return made
 

@@ -22,7 +22,7 @@ from destination_s3_spark.protocol.state import StateKind, StateMessage
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.sync.checkpoints import Checkpoints
 from destination_s3_spark.sync.commits import Commits
-from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
+from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
 from unit_tests.chain.fake_store import Completes, Crash, FakeStore
 
@@ -115,9 +115,8 @@ class Sync:
         session = Session(1, 0, START)
         orphans = OrphanUploads(self._store, "lake/")
         streams = range(len(shape.totals))
-        self.writers = {
-            stream: TableWriter(self._store, table(stream), session, orphans, WriterDependencies(lambda: START)) for stream in streams
-        }
+        chains = {stream: Chain(self._store, table(stream), lambda: START) for stream in streams}
+        self.writers = {stream: TableWriter(chain, session, orphans) for stream, chain in chains.items()}
         self._checkpoints = Checkpoints()
         self.commits = Commits(self.writers, self._checkpoints, self._emit)
         self._received = list(self._start)

@@ -10,6 +10,7 @@ from typing import TypeVar
 import pytest
 
 from destination_s3_spark.chain.files import FileKind
+from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.opening import Session
 from destination_s3_spark.chain.settle import MapCalls
 from destination_s3_spark.chain.territory import OrphanUploads
@@ -18,7 +19,7 @@ from destination_s3_spark.protocol.state import StateKind, StateMessage, Totals
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.sync.checkpoints import Checkpoints
 from destination_s3_spark.sync.commits import Commits
-from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
+from destination_s3_spark.tables.commit.writer import TableWriter
 from unit_tests.chain.fake_store import FakeStore, Fault
 from unit_tests.chain.one_table import staged
 from unit_tests.places import PlainTable
@@ -37,7 +38,7 @@ class TwoTables:
         self.totals: list[dict[int, Totals]] = []
         session, orphans = Session(1, 0, datetime(2026, 1, 1, tzinfo=UTC)), OrphanUploads(self.store, "lake/")
         both = [PlainTable(StreamId(None, name), name, f"lake/internal/{name}/", f"lake/{name}/") for name in ("a", "b")]
-        self.writers = {stream: TableWriter(self.store, table, session, orphans) for stream, table in enumerate(both)}
+        self.writers = {stream: TableWriter(Chain(self.store, table), session, orphans) for stream, table in enumerate(both)}
         self.commits = Commits(self.writers, self.checkpoints, self._emit, map_tables)
 
     def _emit(self, message: StateMessage, records: int) -> None:
@@ -151,9 +152,8 @@ def test_uploads_of_one_table_may_be_completed_side_by_side() -> None:
     tables = TwoTables()
     table = PlainTable(StreamId(None, "c"), "c", "lake/internal/c/", "lake/c/")
     session = Session(1, 0, datetime(2026, 1, 1, tzinfo=UTC))
-    tables.writers[0] = TableWriter(
-        tables.store, table, session, OrphanUploads(tables.store, "lake/"), WriterDependencies(map_files=map_files)
-    )
+    chain, orphans = Chain(tables.store, table), OrphanUploads(tables.store, "lake/")
+    tables.writers[0] = TableWriter(chain, session, orphans, map_files=map_files)
     tables.commits = Commits(tables.writers, tables.checkpoints, lambda _message, _records: None)
     tables.stage(0, 0, 50)
     tables.stage(0, 50, 100)

@@ -23,7 +23,7 @@ from destination_s3_spark.chain.territory import OrphanUploads
 from destination_s3_spark.errors import SyncError
 from destination_s3_spark.formats.file_statistics import WrittenFile
 from destination_s3_spark.tables.commit.repair import repair
-from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
+from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.found import find_tables
 from destination_s3_spark.tables.publishers.delta import DeltaTable
 from destination_s3_spark.tables.publishers.symlink import SymlinkManifest
@@ -63,9 +63,9 @@ SEEDS = range(150)
 
 def writer(store: FakeStore, hour: int, disposition: WriteDisposition = WriteDisposition.APPEND) -> TableWriter:
     now = T0 + timedelta(hours=hour)
-    dependencies = WriterDependencies(lambda: now, publishers=PUBLISHERS, keep_replaced=timedelta(hours=2))
+    chain, orphans = Chain(store, TABLE, lambda: now), OrphanUploads(store, "lake/")
     session = Session(hour + 1, 0 if disposition is WriteDisposition.APPEND else hour, STARTED, disposition)
-    made = TableWriter(store, TABLE, session, OrphanUploads(store, "lake/"), dependencies)
+    made = TableWriter(chain, session, orphans, publishers=PUBLISHERS, keep_replaced=timedelta(hours=2))
     made.chain.read()
     return made
 

@@ -15,7 +15,7 @@ from destination_s3_spark.chain.territory import OrphanUploads
 from destination_s3_spark.errors import SyncError
 from destination_s3_spark.formats.file_statistics import WrittenFile
 from destination_s3_spark.tables.commit.repair import repair
-from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
+from destination_s3_spark.tables.commit.writer import TableWriter
 from unit_tests.chain.built_chain import T0
 from unit_tests.chain.fake_store import Completes, Crash, FakeStore, Fault
 from unit_tests.chain.one_table import CHAIN, FIRST, STARTED, TABLE, land
@@ -25,8 +25,8 @@ KEEP = timedelta(hours=2)
 
 def writer_at(store: FakeStore, hour: int, keep: timedelta = KEEP) -> TableWriter:
     now = T0 + timedelta(hours=hour)
-    dependencies = WriterDependencies(lambda: now, keep_replaced=keep)
-    made = TableWriter(store, TABLE, Session(hour + 1, 0, STARTED), OrphanUploads(store, "lake/"), dependencies)
+    chain, orphans = Chain(store, TABLE, lambda: now), OrphanUploads(store, "lake/")
+    made = TableWriter(chain, Session(hour + 1, 0, STARTED), orphans, keep_replaced=keep)
     made.chain.read()
     return made
 

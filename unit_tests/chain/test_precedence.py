@@ -10,11 +10,12 @@ from functools import partial
 
 import pytest
 
+from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.opening import Precedence, Session, WriteDisposition
 from destination_s3_spark.chain.territory import OrphanUploads, Table
 from destination_s3_spark.errors import Fenced
 from destination_s3_spark.stream_id import StreamId
-from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
+from destination_s3_spark.tables.commit.writer import TableWriter
 from unit_tests.chain.fake_store import FakeStore, Fault
 from unit_tests.chain.one_table import SCHEMA, STARTED
 
@@ -68,7 +69,7 @@ def tables(
     def table(name: str) -> TableWriter:
         place = Table(StreamId(None, name), name, f"lake/airbyte_internal/{name}/", f"lake/{name}/")
         session = Session(sync_id, 0, STARTED, disposition)
-        return TableWriter(store, place, session, OrphanUploads(store, "lake/"), WriterDependencies(precedence=precedence or Precedence()))
+        return TableWriter(Chain(store, place), session, OrphanUploads(store, "lake/"), precedence=precedence)
 
     return {name: table(name) for name in NAMES}
 

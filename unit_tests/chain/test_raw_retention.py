@@ -16,7 +16,7 @@ from destination_s3_spark.chain.opening import Session
 from destination_s3_spark.chain.state import Pending
 from destination_s3_spark.chain.territory import OrphanUploads
 from destination_s3_spark.errors import SyncError
-from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
+from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.publishers.symlink import MANIFEST, SymlinkManifest
 from destination_s3_spark.tables.retention import delete_expired_raw, expired_raw
 from unit_tests.chain.built_chain import T0, file
@@ -30,8 +30,8 @@ TODAY = day(T0)
 def sync_on(store: FakeStore, number: int, keep: int | None = DAYS) -> None:
     """The sync of a day: ten rows, then retention."""
     now = T0 + timedelta(days=number)
-    dependencies = WriterDependencies(lambda: now, publishers=(SymlinkManifest("bucket"),))
-    made = TableWriter(store, TABLE, Session(number + 1, 0, STARTED), OrphanUploads(store, "lake/"), dependencies)
+    chain, orphans = Chain(store, TABLE, lambda: now), OrphanUploads(store, "lake/")
+    made = TableWriter(chain, Session(number + 1, 0, STARTED), orphans, publishers=(SymlinkManifest("bucket"),))
     made.chain.read()
     land(made, store, 0, 100)
     made.commit([replace(FIRST, state_hash=f"day {number}")])
@@ -118,8 +118,8 @@ def test_a_writer_that_was_taken_over_deletes_nothing() -> None:
     store = FakeStore()
     for number in range(4):
         sync_on(store, number)
-    dependencies = WriterDependencies(lambda: T0 + timedelta(days=30))
-    paused = TableWriter(store, TABLE, Session(9, 0, STARTED), OrphanUploads(store, "lake/"), dependencies)
+    chain = Chain(store, TABLE, lambda: T0 + timedelta(days=30))
+    paused = TableWriter(chain, Session(9, 0, STARTED), OrphanUploads(store, "lake/"))
     paused.chain.read()
     paused.open()
     sync_on(store, 4, keep=None)

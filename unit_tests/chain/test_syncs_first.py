@@ -8,10 +8,11 @@ from datetime import datetime, timedelta
 import pytest
 
 from destination_s3_spark.chain.files import FileKind
+from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.opening import SILENT_FOR, Session, SyncsFirst, WriteDisposition
 from destination_s3_spark.chain.territory import OrphanUploads
 from destination_s3_spark.errors import Fenced, TransientError
-from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
+from destination_s3_spark.tables.commit.writer import TableWriter
 from unit_tests.chain.fake_store import Crash, FakeStore, Fault
 from unit_tests.chain.one_table import CHAIN, FIRST, SECOND, STARTED, TABLE, crashed, kinds, land, synced, writer
 from unit_tests.chain.one_table import staged as staged_slice
@@ -27,8 +28,8 @@ def command(store: FakeStore, *, later: timedelta = timedelta(), take_over: bool
         return datetime.now(STARTED.tzinfo) + later
 
     session = Session(0, 0, STARTED, WriteDisposition.MAINTAIN)
-    dependencies = WriterDependencies(clock, precedence=SyncsFirst(take_over=take_over))
-    made = TableWriter(store, TABLE, session, OrphanUploads(store, "lake/"), dependencies)
+    orphans = OrphanUploads(store, "lake/")
+    made = TableWriter(Chain(store, TABLE, clock), session, orphans, precedence=SyncsFirst(take_over=take_over))
     made.chain.read()
     made.catch_up()
     return made

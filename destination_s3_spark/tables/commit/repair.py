@@ -60,7 +60,7 @@ def repair(
 
     publish = partial(show_checked, publishers, store)
     session = Session(NO_SYNC, chain.head.contents.generation, started_at, WriteDisposition.MAINTAIN)
-    leftovers = open_table(chain, store, table, session, orphans, publish)
+    leftovers = open_table(chain, store, session, orphans, publish)
     try:
         publish(chain)
         swept = sweep(chain, store)
@@ -81,5 +81,5 @@ def _has_leftovers(store: ObjectStore, chain: Chain, publications: Sequence[Publ
     return (
         any(found.refusal is None and found.is_behind(state.last_data) for found in publications)
         or orphans.count(chain.territory.number, epochs) > 0
-        or bool(dead_scratch(store, chain.table, state, epochs))
+        or bool(dead_scratch(store, chain, epochs))
     )

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -31,12 +30,12 @@ from destination_s3_spark.chain.events import (
 )
 from destination_s3_spark.chain.files import FileEntry, FileKind, HistoryMark, OperationCount, Token
 from destination_s3_spark.chain.live_files import LiveFiles, day
-from destination_s3_spark.chain.log import BlockTaken, Chain, Clock, utc_now
+from destination_s3_spark.chain.log import BlockTaken, Chain
 from destination_s3_spark.chain.opening import Precedence, Session, dead_scratch, fenced, new_generation, open_table, take_snapshot_when_due
 from destination_s3_spark.chain.settle import MapCalls, complete, confirm_removal, finish, sweep, take_back, taken_back
 from destination_s3_spark.chain.state import Landed, ReplayGuard, TableState
 from destination_s3_spark.chain.table_store import TableStore
-from destination_s3_spark.chain.territory import OrphanUploads, Table
+from destination_s3_spark.chain.territory import OrphanUploads
 from destination_s3_spark.errors import Bug, DataError, Fenced, SyncError, TransientError
 from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore, StagedUpload
 from destination_s3_spark.tables.commit.batch import Batch, CommitResult, ForgottenRows, SnapshotWatch, TableCheckpoint, Written, flaw_of
@@ -46,40 +45,31 @@ from destination_s3_spark.tables.publishers.publication import Publisher, begin_
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class WriterDependencies:
-    """Dependencies of a writer besides its table.
-
-    `map_files` may make calls in parallel. `publishers` show the table to readers outside the chain. `chain` has already been read.
-    `keep_replaced`: how long replaced final files stay for queries that were planned before.
-    """
-
-    clock: Clock = utc_now
-    map_files: MapCalls = map
-    publishers: Sequence[Publisher] = ()
-    precedence: Precedence | None = None
-    chain: Chain | None = None
-    keep_replaced: timedelta = timedelta()
-
-
 class TableWriter:
     """Writer of one table during one sync. Only one thread at a time may use it. Writers of different tables may run in parallel.
 
-    `chain` is there to be read; whatever is appended to it goes through the writer.
+    `chain` is there to be read; whatever is appended to it goes through the writer. `map_files` may make calls in parallel. `publishers`
+    show the table to readers outside the chain. `keep_replaced`: how long replaced final files stay for queries that were planned before.
     """
 
     def __init__(
-        self, store: ObjectStore, table: Table, session: Session, orphans: OrphanUploads, dependencies: WriterDependencies | None = None
+        self,
+        chain: Chain,
+        session: Session,
+        orphans: OrphanUploads,
+        *,
+        map_files: MapCalls = map,
+        publishers: Sequence[Publisher] = (),
+        precedence: Precedence | None = None,
+        keep_replaced: timedelta = timedelta(),
     ) -> None:
-        dependencies = dependencies or WriterDependencies()
-        self._table = table
+        self._stream = chain.table.stream
         self._session = session
         self._orphans = orphans
-        self._keep_replaced, self._precedence = dependencies.keep_replaced, dependencies.precedence
-        self.map_files, self.publishers = dependencies.map_files, dependencies.publishers
-        self.adopt = table.adopt  # lists the files of destination-s3 with which a new table begins
-        self.chain = dependencies.chain or Chain(store, table, dependencies.clock)
-        self.store = TableStore(store, self.chain)
+        self._keep_replaced, self._precedence = keep_replaced, precedence
+        self.map_files, self.publishers = map_files, publishers
+        self.chain = chain
+        self.store = TableStore(chain.store, chain)
         self._guard = ReplayGuard(())
         self._staged: list[StagedSlice] = []
         self._snapshots = SnapshotWatch(session.started_at)
@@ -296,7 +286,7 @@ class TableWriter:
             if self._staged:
                 self.drop((file for staged in self._staged for file in staged.files), self.store.hasty())
         except SyncError as error:
-            logger.warning("table %s: staged uploads are left for the next sync to drop: %s", self._table.stream, error)
+            logger.warning("table %s: staged uploads are left for the next sync to drop: %s", self._stream, error)
             return False
         return True
 
@@ -312,9 +302,9 @@ class TableWriter:
             other = self.chain.successor()
             if other is not None and other.epoch != state.epoch:  # otherwise a block of this session may name the uploads
                 orphans.abort(self.chain.territory, state.epoch + 1)
-                self.store.delete(dead_scratch(self.store, self._table, state, state.epoch + 1))
+                self.store.delete(dead_scratch(self.store, self.chain, state.epoch + 1))
         except SyncError as error:
-            logger.warning("table %s: staged uploads are left for `repair` to drop: %s", self._table.stream, error)
+            logger.warning("table %s: staged uploads are left for `repair` to drop: %s", self._stream, error)
 
     def live_files(self) -> LiveFiles:
         """Return the files of the table (one request per block since the last Snapshot, unless the hint had them)."""
@@ -327,16 +317,16 @@ class TableWriter:
         except ObjectNotFound:
             self.check_not_fenced()
             raise DataError(
-                f"Table {self._table.stream}: the file '{file.key}' is gone. Only this connector may delete there. Restore it from a "
+                f"Table {self._stream}: the file '{file.key}' is gone. Only this connector may delete there. Restore it from a "
                 "backup or an older version, or run a refresh that removes the records.",
-                stream=self._table.stream,
+                stream=self._stream,
             ) from None
 
     def check_not_fenced(self) -> None:
         """Raise Fenced if another writer has taken the table over, which explains missing files."""
         other = self.chain.successor()
         if other is not None:
-            raise fenced(self._table.stream, other)
+            raise fenced(self._stream, other)
 
     def drop(self, files: Iterable[FileEntry], store: ObjectStore | None = None) -> None:
         """Abort staged files that no block names. `store`: by default that of the table. Raises TransientError."""
@@ -347,7 +337,7 @@ class TableWriter:
         if self.is_open:
             return
         before = self.chain.state
-        left = open_table(self.chain, self.store, self._table, self._session, self._orphans, self._show_checked, self._precedence)
+        left = open_table(self.chain, self.store, self._session, self._orphans, self._show_checked, self._precedence)
         self._guard, self.is_open, self.ended_cleanly = ReplayGuard(self.chain.head.replay), True, left.ended_cleanly
         self.first_of_day = before is not None and day(before.system_time) < day(self.chain.head.system_time)
 
@@ -430,7 +420,7 @@ class TableWriter:
                 self.check_not_fenced()
                 number = self.chain.head.sequence_number
                 if take_back(self.chain, self.store):
-                    raise taken_back(self._table.stream, number)
+                    raise taken_back(self._stream, number)
             finish(self.chain, self.store, self._show_checked)
 
     @contextmanager
@@ -439,7 +429,7 @@ class TableWriter:
         try:
             yield
         except BlockTaken as taken:
-            raise fenced(self._table.stream, taken.block) from None
+            raise fenced(self._stream, taken.block) from None
 
     def _append(self, event: Event) -> None:
         try:
@@ -447,7 +437,7 @@ class TableWriter:
         except BlockTaken as taken:
             if isinstance(event, Close):  # `close` has just published a state that may be older than the other writer's
                 show_newest(self.publishers, self.store, self.chain)
-            raise fenced(self._table.stream, taken.block) from None
+            raise fenced(self._stream, taken.block) from None
 
     def _need_open(self) -> None:
         if self._over or not self.is_open:
@@ -465,4 +455,4 @@ class TableWriter:
             raise
 
     def _bug(self, what: str) -> Bug:
-        return Bug(f"Table {self._table.stream}: {what}.", stream=self._table.stream)
+        return Bug(f"Table {self._stream}: {what}.", stream=self._stream)

@@ -31,7 +31,7 @@ def may_be_updated(table: StreamTable, *, complete: bool) -> bool:
     """
     state = table.writer.catch_up()
     if table.session.disposition is not WriteDisposition.APPEND:
-        return complete and (state is not None or bool(table.writer.adopt()))
+        return complete and (state is not None or bool(table.writer.chain.table.adopt()))
     if state is None:
         return False
     rule = table.rules.merges_of(table.stream.id) if table.deduplicated else None

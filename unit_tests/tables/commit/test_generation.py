@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from destination_s3_spark.chain.files import GENERATION_METADATA, FileEntry, FileKind
+from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.opening import Session, WriteDisposition
 from destination_s3_spark.chain.territory import OrphanUploads
 from destination_s3_spark.formats.file_statistics import UNBOUNDED, WrittenFile
@@ -100,7 +101,7 @@ def adopted_into(store: FakeStore, generation: int, disposition: WriteDispositio
     for key, number in ADOPTABLE.items():
         store.put(key, b"PAR1", {GENERATION_METADATA: number})
     table = replace(TABLE, adopt=lambda: earlier_files(store, PATTERN, TABLE.final_root, TABLE.table_id))
-    made = TableWriter(store, table, Session(1, generation, STARTED, disposition), OrphanUploads(store, "lake/"))
+    made = TableWriter(Chain(store, table), Session(1, generation, STARTED, disposition), OrphanUploads(store, "lake/"))
     made.chain.read()
     made.open()
     return made

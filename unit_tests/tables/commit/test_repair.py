@@ -47,7 +47,7 @@ def dead_before_completing(store: FakeStore) -> TableWriter:
 
 
 def session(store: FakeStore, disposition: WriteDisposition, sync_id: int, generation_id: int) -> TableWriter:
-    made = TableWriter(store, TABLE, Session(sync_id, generation_id, STARTED, disposition), OrphanUploads(store, "lake/"))
+    made = TableWriter(Chain(store, TABLE), Session(sync_id, generation_id, STARTED, disposition), OrphanUploads(store, "lake/"))
     made.chain.read()
     return made
 

@@ -15,7 +15,7 @@ from destination_s3_spark.decoding.changes import MOST_CHANGED_FIELDS, ChangedFi
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.formats.file_statistics import WrittenFile
 from destination_s3_spark.tables.commit.batch import Batch
-from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
+from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
 from destination_s3_spark.tables.publishers.symlink import SymlinkManifest
 from unit_tests.chain.fake_store import FakeStore
@@ -62,8 +62,8 @@ def test_looking_for_files_to_adopt_costs_one_call_more_and_only_for_a_new_table
     for calls in (14, 12):
         store.calls.clear()
         table = replace(TABLE, adopt=lambda: [info.key for info in store.list("lake/users/old/")])
-        dependencies = WriterDependencies(publishers=[SymlinkManifest("bucket")])
-        made = TableWriter(store, table, Session(1, 0, STARTED), OrphanUploads(store, "lake/"), dependencies)
+        publishers = [SymlinkManifest("bucket")]
+        made = TableWriter(Chain(store, table), Session(1, 0, STARTED), OrphanUploads(store, "lake/"), publishers=publishers)
         made.chain.read()
         land(made, store, 0, 100)
         made.commit([FIRST])
@@ -237,7 +237,7 @@ def test_adopted_files_are_asked_for_once_when_the_table_is_seeded() -> None:
         return ["lake/users/old.parquet"]
 
     for _ in range(2):
-        made = TableWriter(store, replace(TABLE, adopt=adopt), Session(1, 0, STARTED), OrphanUploads(store, "lake/"))
+        made = TableWriter(Chain(store, replace(TABLE, adopt=adopt)), Session(1, 0, STARTED), OrphanUploads(store, "lake/"))
         made.chain.read()
         made.open()
         assert made.live_files().adopted == ("lake/users/old.parquet",)
