@@ -187,7 +187,7 @@ class MergeOnRead:
 
         `everything`: all files, also those that a complete generation replaces.
         """
-        opened = table.as_recorded(schema, types_since, table.layout) if table.deduplicated else None
+        opened = table.as_recorded(schema, types_since) if table.deduplicated else None
         if opened is None or opened.spec is None:
             return None
         spec = opened.spec

@@ -69,17 +69,6 @@ COMPRESSED_LINES = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
-    schema: TableSchema
-    recorded: dict[str, Any] | None
-    """The SetDataSchema payload to record, or None if the chain already has it."""
-    types_since: int
-    """The first schema id with today's types. Files of earlier schemas have columns of other types."""
-    valid_from: str | None = None
-    """The field with the time of a change, by which versions of a history begin. None for the time of extraction."""
-
-
-@dataclass(frozen=True, slots=True)
 class OpenTable:
     """A stream's table that this sync has opened for writing."""
 
@@ -90,11 +79,17 @@ class OpenTable:
     layout: Layout
     rules: Rules
     session: Session
-    columns: Columns
+    schema: TableSchema
+    types_since: int
+    """The first schema id with today's types. Files of earlier schemas have columns of other types."""
     key_spec: KeySpec | None
     """The key of a deduplicated table's rows, without the snapshots that its chain records. None for an append table."""
     partitioning: Partitioning | None
     """The division of the table's files. None for a table without partitions."""
+    to_record: dict[str, Any] | None = None
+    """The SetDataSchema payload to record, or None if the chain already has it."""
+    valid_from: str | None = None
+    """The field with the time of a change, by which versions of a history begin. None for the time of extraction."""
     pending: bool = False
     """Whether rows land beside the table until they replace it."""
     kept: Kept = NOTHING
@@ -106,10 +101,6 @@ class OpenTable:
     barred: Barred | None = None
     """The keys of which no record lands. None if there are none."""
     _numbers: Iterator[int] = field(default_factory=count)
-
-    @property
-    def schema(self) -> TableSchema:
-        return self.columns.schema
 
     @property
     def spec(self) -> KeySpec | None:
@@ -163,12 +154,12 @@ class OpenTable:
 
     def record_schema(self) -> None:
         """Record the columns in the chain, unless it already has them."""
-        if self.columns.recorded is not None:
-            self.writer.ensure_schema(self.columns.recorded)
+        if self.to_record is not None:
+            self.writer.ensure_schema(self.to_record)
 
     def is_outdated(self, file: FileEntry) -> bool:
         """Tell whether columns of the file have other types than the table has now."""
-        return file.schema_id is not None and file.schema_id < self.columns.types_since
+        return file.schema_id is not None and file.schema_id < self.types_since
 
     def raw_covers(self, live: LiveFiles) -> bool:
         """Tell whether the raw table has every row that landed in the table since it was last replaced."""

@@ -42,7 +42,7 @@ from destination_s3_spark.tables.columns.validity import VALIDITY
 from destination_s3_spark.tables.commit.generation import Kept, kept_rows
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.landing.barred import Barred
-from destination_s3_spark.tables.open_table import Columns, Layout, OpenTable
+from destination_s3_spark.tables.open_table import Layout, OpenTable
 from destination_s3_spark.tables.rules import Rules
 from destination_s3_spark.tables.runs.keys import KeySpec
 from destination_s3_spark.wording import counted
@@ -200,13 +200,13 @@ class StreamTable:
         evolution = self._evolve(state, partition, replaces=pending and self._begins_columns).partitioned(before, partition)
         self._refuse_other_types(state, evolution)
         evolution = self._treated(state, evolution, kept)
-        evolution, recorded = self._to_record(state, evolution if encodings is None else evolution.encoded(*encodings))
+        evolution, to_record = self._to_record(state, evolution if encodings is None else evolution.encoded(*encodings))
         types_since = evolution.schema.schema_id if evolution.retyped else state.types_since
-        columns = Columns(evolution.schema, recorded, types_since, valid_from(self.stream, evolution.schema))
-        layout = replace(self.layout.encoded(evolution.schema.encodings or DESTINATION_S3), root=state.identity.final_root)
-        made = self._with(columns, layout)
+        made = self.as_recorded(evolution.schema, types_since)
         table = replace(
             made,
+            to_record=to_record,
+            valid_from=valid_from(self.stream, evolution.schema),
             pending=pending,
             kept=kept,
             outdated=not pending and self._has_rows_of_other_types(made),
@@ -256,12 +256,10 @@ class StreamTable:
                 self.stream.id, counted(sum(file.rows for file in runs), "row"),
             )  # fmt: skip
 
-    def as_recorded(self, schema: TableSchema, types_since: int, layout: Layout) -> OpenTable:
+    def as_recorded(self, schema: TableSchema, types_since: int) -> OpenTable:
         """Return the table with columns that its chain records, without opening it. It takes no rows. Raises ConfigError."""
-        return self._with(Columns(schema, None, types_since), layout)
-
-    def _with(self, columns: Columns, layout: Layout) -> OpenTable:
-        partitioning = partitioning_of(self.stream, columns.schema, layout.final)
+        layout = replace(self.layout.encoded(schema.encodings or DESTINATION_S3), root=self.writer.chain.head.identity.final_root)
+        partitioning = partitioning_of(self.stream, schema, layout.final)
         return OpenTable(
             stream=self.stream,
             declared=self.fields.fields,
@@ -269,8 +267,9 @@ class StreamTable:
             layout=layout,
             rules=self.rules,
             session=self.session,
-            columns=columns,
-            key_spec=self.key_spec_of(columns.schema, partitioning),
+            schema=schema,
+            types_since=types_since,
+            key_spec=self.key_spec_of(schema, partitioning),
             partitioning=partitioning,
         )
 
@@ -307,7 +306,7 @@ class StreamTable:
         return key_spec(self.stream, schema, self.rules.deletion, of_text=self.layout.of_text, partitioning=partitioning)
 
     def _has_rows_of_other_types(self, table: OpenTable) -> bool:
-        if not table.columns.types_since or self.layout.of_text:
+        if not table.types_since or self.layout.of_text:
             return False
         return any(table.is_outdated(file) for file in self.writer.live_files().of(FileKind.FINAL, FileKind.STATE))
 

@@ -5,8 +5,6 @@ A search opens nothing and writes nothing, so the table is that which the chain 
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from destination_s3_spark.chain.files import HISTORY_KINDS, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.state import TableState
@@ -14,7 +12,6 @@ from destination_s3_spark.delta_log.log import DeltaLog, UnreadableLog
 from destination_s3_spark.errors import TransientError
 from destination_s3_spark.formats.parquet import PARQUET
 from destination_s3_spark.formats.registry import format_of
-from destination_s3_spark.schema.encodings import DESTINATION_S3
 from destination_s3_spark.schema.schema_event import from_event
 from destination_s3_spark.storage.table_paths import ICEBERG_FOLDER
 from destination_s3_spark.tables.open_table import OpenTable
@@ -32,9 +29,7 @@ REFRESH = "Nothing was changed. A refresh that removes the records, once they ar
 def recorded_table(closed: StreamTable) -> OpenTable:
     """Return a table as its chain records it, without opening it. Raises ConfigError or TransientError if it cannot forget rows now."""
     state = closed.writer.chain.state_of_rows()
-    schema = from_event(state.schema or {})
-    layout = replace(closed.layout.encoded(schema.encodings or DESTINATION_S3), root=state.identity.final_root)
-    table = closed.as_recorded(schema, state.types_since, layout)
+    table = closed.as_recorded(from_event(state.schema or {}), state.types_since)
     _require_quiet(table, state)
     _require_readable(table)
     has_metadata(table, state)  # that of others is refused before anything is changed

@@ -96,7 +96,7 @@ def history_form(table: OpenTable, form: TableFormat) -> HistoryForm:
     key = {field.source for field in spec.key}
     fields = [field for field in table.schema.fields if field.source not in key and not field.source.startswith(CDC_FIELDS)]
     tracked = tuple(field.name for field in fields if rule.columns is None or field.source in rule.columns)
-    source = table.columns.valid_from
+    source = table.valid_from
     time = None if source is None else next(field.name for field in table.schema.fields if field.source == source)
     columns = version_columns(form)
     merge = version_form(form)

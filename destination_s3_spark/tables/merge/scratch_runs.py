@@ -143,14 +143,6 @@ class CombinedRun:
     rows_read: int
 
 
-@dataclass(frozen=True, slots=True)
-class Combined:
-    """The runs to merge, and the keys of all scratch objects written. The caller has to delete them, even after a failure."""
-
-    runs: tuple[FileEntry, ...]
-    scratch: tuple[str, ...]
-
-
 def combined(
     runs: Sequence[FileEntry],
     form: MergeForm,
@@ -158,10 +150,11 @@ def combined(
     resources: TaskResources,
     *,
     every_version: bool = False,
-) -> Steps[Combined]:
+) -> Steps[tuple[Sequence[FileEntry], list[str]]]:
     """Combine runs, as steps of an update, until they are few enough for tasks with these resources.
 
-    Every run must have rows. `next_scratch` makes the scratch prefix of a task.
+    Return the runs to merge, and the keys of all scratch objects written, which the caller has to delete. Every run must have rows.
+    `next_scratch` makes the scratch prefix of a task.
     """
     scratch: list[str] = []
     while _deepest(runs) * PORTIONS > resources.budget_bytes:
@@ -173,7 +166,7 @@ def combined(
         check_complete([file for group in groups if len(group) > 1 for file in group], done)
         scratch += (file.key for run in done for file in run.files)
         runs = [*(file for run in done for file in run.files), *(group[0] for group in groups if len(group) == 1)]
-    return Combined(tuple(runs), tuple(scratch))
+    return runs, scratch
 
 
 def object_count(runs: Sequence[FileEntry]) -> int:

@@ -176,9 +176,9 @@ class Merge:
         return (yield from self._combined(found, every_version=every_version))
 
     def _combined(self, runs: Sequence[FileEntry], *, every_version: bool) -> Steps[Sequence[FileEntry]]:
-        few = yield from combined(runs, self.form.form, self.table.scratch_prefix, self.resources.task, every_version=every_version)
-        self._scratch += few.scratch
-        return few.runs
+        few, made = yield from combined(runs, self.form.form, self.table.scratch_prefix, self.resources.task, every_version=every_version)
+        self._scratch += made
+        return few
 
     def _has_time(self, size: int) -> bool:
         """Reserve the time to merge so many bytes. Return False, with a warning, if a sync does not have it."""

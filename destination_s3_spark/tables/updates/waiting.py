@@ -37,9 +37,9 @@ def combine_waiting(table: OpenTable, live: LiveFiles, form: TableFormat, resour
     scratch: list[str] = []
     for group in groups:
         runs = [entries[file.key] for file in group]
-        few = yield from combined(runs, form.form, table.scratch_prefix, resources.task, every_version=True)
-        scratch += few.scratch
-        made += yield from _combined(table, group, few.runs, form, resources)
+        few, written = yield from combined(runs, form.form, table.scratch_prefix, resources.task, every_version=True)
+        scratch += written
+        made += yield from _combined(table, group, few, form, resources)
     result = table.writer.compact(made, [file for group in groups for file in group])
     table.writer.store.delete(scratch)
     return result

@@ -12,7 +12,7 @@ from destination_s3_spark.errors import Bug
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.schema.arrow import META_FIELDS, arrow_field
 from destination_s3_spark.storage.settings import AccessKey, S3Settings
-from destination_s3_spark.tables.merge.scratch_runs import PORTIONS, Combined, CombinedRun, CombineTask, combine_runs, combined
+from destination_s3_spark.tables.merge.scratch_runs import PORTIONS, CombinedRun, CombineTask, combine_runs, combined
 from destination_s3_spark.tables.runs.keys import CdcDeletion, KeySpec, encode_key, key_range, lower
 from destination_s3_spark.tables.runs.sorted_file import ARROW_BYTES, RUN_OPTIONS, MergeForm
 from destination_s3_spark.tables.updates.resources import TaskResources
@@ -33,7 +33,7 @@ def run(first: int, last: int, name: str = "", size: int = LARGE, rows: int = 1_
     return FileEntry(FileKind.DELTA, name or f"{first}-{last}", rows, size, keys=key_range(keys[0], keys[1], SPEC.fingerprint), offset=5)
 
 
-def finished(runs: Sequence[FileEntry], lost: int = 0) -> tuple[Combined, list[list[CombineTask]]]:
+def finished(runs: Sequence[FileEntry], lost: int = 0) -> tuple[tuple[Sequence[FileEntry], list[str]], list[list[CombineTask]]]:
     """Let the steps come to their end with workers that halve the rows; `lost` of them are not read."""
     by_key = {file.key: file for file in runs}
     numbers = count()
@@ -63,29 +63,29 @@ def finished(runs: Sequence[FileEntry], lost: int = 0) -> tuple[Combined, list[l
 def test_few_runs_stay_as_they_are() -> None:
     runs = [run(0, 100, f"{number}") for number in range(FITTING)]
 
-    assert finished(runs) == (Combined(tuple(runs), ()), [])
+    assert finished(runs) == ((runs, []), [])
 
 
 def test_as_many_runs_are_combined_as_a_task_has_to_be_spared() -> None:
-    result, [tasks] = finished([run(0, 100, f"{number}") for number in range(5 * FITTING)])
+    (few, scratch), [tasks] = finished([run(0, 100, f"{number}") for number in range(5 * FITTING)])
 
     assert [len(task.sources) for task in tasks] == [FITTING] * 4 + [FITTING // 2]
-    assert list(result.scratch) == [f"scratch/{number}/0.parquet" for number in range(5)]
-    assert len(result.runs) == FITTING
+    assert scratch == [f"scratch/{number}/0.parquet" for number in range(5)]
+    assert len(few) == FITTING
 
 
 def test_very_many_runs_take_several_rounds_and_every_scratch_object_is_known() -> None:
-    result, jobs = finished([run(0, 100, f"{number}") for number in range(FITTING**2 + FITTING)])
+    (few, scratch), jobs = finished([run(0, 100, f"{number}") for number in range(FITTING**2 + FITTING)])
 
     assert [[len(task.sources) for task in tasks] for tasks in jobs] == [[FITTING] * (FITTING + 1), [2]]
-    assert len(result.runs) == FITTING
-    assert len(result.scratch) == FITTING + 2
+    assert len(few) == FITTING
+    assert len(scratch) == FITTING + 2
 
 
 def test_runs_beside_each_other_stay_as_they_are() -> None:
     runs = [run(10 * number, 10 * number + 9) for number in range(20 * FITTING)]
 
-    assert finished(runs) == (Combined(tuple(runs), ()), [])
+    assert finished(runs) == ((runs, []), [])
 
 
 def test_small_runs_weigh_no_more_than_they_have() -> None:
@@ -98,10 +98,10 @@ def test_small_runs_weigh_no_more_than_they_have() -> None:
 
 def test_huge_rows_are_taken_two_runs_at_a_time_and_one_run_is_the_least() -> None:
     huge = 10 * BUDGET
-    result, jobs = finished([run(0, 100, f"{number}", huge, rows=1) for number in range(4)])
+    (few, _), jobs = finished([run(0, 100, f"{number}", huge, rows=1) for number in range(4)])
 
     assert [[len(task.sources) for task in tasks] for tasks in jobs] == [[2, 2], [2]]
-    assert len(result.runs) == 1
+    assert len(few) == 1
 
 
 def test_rows_that_were_not_read_end_the_merge() -> None:
