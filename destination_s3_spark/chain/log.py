@@ -53,7 +53,8 @@ class Chain:
     """The chain of a table. `state` is the fold of the blocks read or written so far, None if no block is known."""
 
     def __init__(self, store: ObjectStore, table: Table, clock: Clock = utc_now) -> None:
-        self.store = store
+        self.bucket = store
+        """The whole bucket. A `TableStore` keeps to the objects of the table."""
         self.table = table
         self.prefix = table.chain_prefix
         """The key prefix of the blocks, ending in `/`."""
@@ -99,7 +100,7 @@ class Chain:
         From any other hint, read on to the head.
         """
         try:
-            known = read_hint(self.store, self.prefix)
+            known = read_hint(self.bucket, self.prefix)
             if known is None:
                 return
             require_plausible(known, self.table)
@@ -111,7 +112,7 @@ class Chain:
             self.shown = {name: PublishedMark(mark, known.live) for name, mark in known.shown.items()}
             self._from_hint, self.confirmed = True, False
             self.hint_number = known.state.sequence_number
-            if not known.state.closed or self.store.may_overwrite:
+            if not known.state.closed or self.bucket.may_overwrite:
                 self.catch_up()
 
     def _distrust_hint(self, flaw: str) -> None:
@@ -167,7 +168,7 @@ class Chain:
 
     def reread(self) -> Chain:
         """Return a separate copy of this chain, read up to the current head, for a caller that only reads."""
-        chain = Chain(self.store, self.table, self._clock)
+        chain = Chain(self.bucket, self.table, self._clock)
         chain.shown, chain.not_shown = dict(self.shown), self.not_shown
         chain.read()
         chain.catch_up()
@@ -175,7 +176,7 @@ class Chain:
 
     def of_blocks_alone(self) -> Chain:
         """Return a separate copy of this chain, read without the hint. One GET per block since the last Snapshot."""
-        chain = Chain(self.store, self.table, self._clock)
+        chain = Chain(self.bucket, self.table, self._clock)
         chain.catch_up()
         return chain
 
@@ -211,7 +212,7 @@ class Chain:
             logger.debug("hint of table %s not written: %d bytes are too many", self._stream, len(body))
             return
         try:
-            self.store.put(self.prefix + HINT_NAME, body)
+            self.bucket.put(self.prefix + HINT_NAME, body)
         except (SyncError, OutcomeUnknown) as error:
             logger.debug("hint of table %s not written: %s", self._stream, error)
 
@@ -355,10 +356,10 @@ class Chain:
 
     def _create(self, number: int, body: bytes) -> None:
         key, what = self.prefix + block_name(number), f"block {number} of table {self._stream}"
-        found = create_or_read(self.store, key, body, MOST_BLOCK_BYTES, what=what)
+        found = create_or_read(self.bucket, key, body, MOST_BLOCK_BYTES, what=what)
         if found != body:
             raise BlockTaken(self._decode(number, found))
-        if not self._at_head and self.store.may_overwrite:
+        if not self._at_head and self.bucket.may_overwrite:
             self._restore_overwritten(number)
         self._at_head = True
 
@@ -371,12 +372,12 @@ class Chain:
         body = self._get(number + 1)
         if body is not None:
             before = self._decode(number + 1, body).prev_block_hash
-            self.store.restore(self.prefix + block_name(number), lambda version: block_hash(version) == before)
+            self.bucket.restore(self.prefix + block_name(number), lambda version: block_hash(version) == before)
             raise BlockTaken(self._decode(number, self._need(number)))
 
     def _get(self, number: int) -> bytes | None:
         try:
-            return self.store.get(self.prefix + block_name(number), MOST_BLOCK_BYTES)
+            return self.bucket.get(self.prefix + block_name(number), MOST_BLOCK_BYTES)
         except ObjectNotFound:
             return None
 

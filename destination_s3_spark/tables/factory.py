@@ -142,14 +142,9 @@ class TableFactory:
         return OrphanUploads(self.store, self.template.base)
 
     @property
-    def folder(self) -> str:
-        """The prefix of all tables' own folders."""
-        return f"{self.template.base}{INTERNAL_FOLDER}/"
-
-    @property
     def place(self) -> str:
-        """The S3 URI of the folder, for messages."""
-        return f"s3://{self.config.s3_bucket_name}/{self.folder}"
+        """The S3 URI of the folder of all tables' own folders, for messages."""
+        return f"s3://{self.config.s3_bucket_name}/{self.template.base}{INTERNAL_FOLDER}/"
 
     @property
     def template(self) -> PathTemplate:

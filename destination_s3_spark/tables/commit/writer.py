@@ -69,7 +69,7 @@ class TableWriter:
         self._keep_replaced, self._precedence = keep_replaced, precedence
         self.map_files, self.publishers = map_files, publishers
         self.chain = chain
-        self.store = TableStore(chain.store, chain)
+        self.store = TableStore(chain.bucket, chain)
         self._guard = ReplayGuard(())
         self._staged: list[StagedSlice] = []
         self._snapshots = SnapshotWatch(session.started_at)
