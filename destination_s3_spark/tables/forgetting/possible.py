@@ -30,20 +30,15 @@ def recorded_table(closed: StreamTable) -> OpenTable:
     """Return a table as its chain records it, without opening it. Raises ConfigError or TransientError if it cannot forget rows now."""
     state = closed.writer.chain.state_of_rows()
     table = closed.as_recorded(from_event(state.schema or {}), state.types_since)
-    _require_quiet(table, state)
-    _require_readable(table)
-    has_metadata(table, state)  # that of others is refused before anything is changed
-    return table
-
-
-def _require_quiet(table: OpenTable, state: TableState) -> None:
-    """Raise TransientError if a sync has to come first."""
     if not state.closed:
         raise TransientError(
             "A sync is writing to it, or has died, and its records may come again. Nothing was changed. Try again when the next sync has "
             "ended.",
             stream=table.stream.id,
         )
+    _require_readable(table)
+    has_metadata(table, state)  # that of others is refused before anything is changed
+    return table
 
 
 def _require_readable(table: OpenTable) -> None:

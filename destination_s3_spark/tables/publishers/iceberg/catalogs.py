@@ -64,7 +64,7 @@ class ConfinedFiles(Catalog):
 
 
 def connected(options: IcebergOptions, settings: S3Settings) -> Catalog:
-    """Connect to the catalog. It reaches no file, unlike the views of `bound`.
+    """Connect to the catalog. It reaches no file, unlike those of `Connection.calls`.
 
     Raises ConfigError for an address that may not be contacted, NotPublished and pyiceberg's exceptions.
     """
@@ -80,13 +80,6 @@ def connected(options: IcebergOptions, settings: S3Settings) -> Catalog:
             from pyiceberg.catalog.sql import SqlCatalog  # noqa: PLC0415 - it takes SQLAlchemy
 
             return confined(SqlCatalog)(options.catalog_name, uri=options.database_uri.get_secret_value())
-
-
-def bound(catalog: Catalog, store: ObjectStore, bucket: str, folder: str) -> Catalog:
-    """Return a view of the catalog for the table whose metadata files lie in this folder, the only one that it reads and writes."""
-    view = copy.copy(catalog)
-    view.properties = {**catalog.properties, **io_properties(store, bucket, folder)}
-    return view
 
 
 def confined(catalog: type[Catalog]) -> Callable[..., Catalog]:
@@ -214,12 +207,14 @@ class Connection:
 
     @contextmanager
     def calls(self, store: ObjectStore, folder: str) -> Iterator[Catalog]:
-        """Provide the catalog for calls that concern the table whose metadata files lie in this folder.
+        """Provide the catalog for calls that concern the table whose metadata files lie in this folder, the only one that it reaches.
 
         Raises NotPublished when the catalog fails or has failed just now, and SyncError when the store fails.
         """
         try:
-            yield bound(self._connected(), store, self._settings.bucket, folder)
+            catalog = copy.copy(self._connected())
+            catalog.properties = {**catalog.properties, **io_properties(store, self._settings.bucket, folder)}
+            yield catalog
         except (SyncError, NotPublished):
             raise
         except Exception as error:
