@@ -134,7 +134,9 @@ class Partitioning:
             return code
         unit = _UNITS.get(self.spec.transform, "D" if self.field.type is Scalar.DATE else None)
         if unit is not None:
-            return str(np.datetime64(code, unit)).replace("T", "-")  # before an hour
+            text = str(np.datetime64(code, unit)).replace("T", "-")  # before an hour
+            # Numpy writes the year -43 with three digits, and Spark needs four.
+            return text.zfill(1 + len(str(np.datetime64(0, unit)))) if text.startswith("-") else text
         if self.field.type is Scalar.BOOLEAN:
             return "true" if code else "false"
         return str(code)

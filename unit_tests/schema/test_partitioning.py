@@ -100,6 +100,18 @@ def test_times_before_1970_and_after_9999_have_partitions() -> None:
     assert found == ["1969", "1969-12", "1969-12-31", "1969-12-31-23"]
 
 
+def test_years_before_year_1_have_four_digits() -> None:
+    """With fewer, Spark takes the folders of a table for texts, and refuses them where it is told that they are dates."""
+    rows = pa.record_batch({"c": pa.array([-735_160, -719_529], pa.date32())})
+    found = {transform: [value for value, _ in partitioning(Scalar.DATE, transform).split(rows)] for transform in list(Transform)[:4]}
+    assert found == {
+        Transform.IDENTITY: ["-0043-03-15", "-0001-12-31"],
+        Transform.YEAR: ["-0043", "-0001"],
+        Transform.MONTH: ["-0043-03", "-0001-12"],
+        Transform.DAY: ["-0043-03-15", "-0001-12-31"],
+    }
+
+
 def test_texts_that_no_folder_can_name_are_with_the_nulls() -> None:
     texts = ["", None, "x" * (LONGEST_TEXT + 1), "ü" * LONGEST_TEXT, "a b/c", NULL_PARTITION, "a~b"]
     rows = pa.record_batch({"c": pa.array(texts), "n": pa.array(range(len(texts)))})
