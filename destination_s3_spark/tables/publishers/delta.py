@@ -386,4 +386,4 @@ def _warn_of_columns_left_out(state: TableState, left_out: Iterable[str]) -> Non
         )
 
 
-DELTA = PublisherKind(_of_tables, _require_publishable, lambda config, _store, template: _require_publishable(config, {}, template))
+DELTA = PublisherKind(_of_tables, _require_publishable)

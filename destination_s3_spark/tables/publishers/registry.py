@@ -54,7 +54,8 @@ def require_publishable(config: Config, roots: Mapping[StreamId, str], template:
 
 
 def check_publishers(config: Config, store: ObjectStore, template: PathTemplate) -> None:
-    """Try the catalogs of all publishers that are on. Raises SyncError."""
+    """Try the catalogs of all publishers that are on. Raises SyncError, also for a publication that no table can have."""
+    require_publishable(config, {}, template)
     for kind in PUBLISHERS:
         if kind.check is not None:
             kind.check(config, store, template)

@@ -308,6 +308,8 @@ def test_glue_without_manifests_is_refused(table: Any) -> None:
         made = config(table, "lake", **options)
         with pytest.raises(ConfigError, match=r"publish\.glue registers the Delta tables or the symlink manifests of Parquet tables"):
             require_publishable(made, {}, TEMPLATE)
+        with pytest.raises(ConfigError, match=r"publish\.glue registers"):
+            check_publishers(made, S3Store(table.settings), TEMPLATE)
         found = publishers_of(made, {StreamId(None, "a"): "lake/a/"}, TEMPLATE, rules(made))
         assert found == {StreamId(None, "a"): ()}
 

@@ -210,11 +210,6 @@ def _require_publishable(config: Config, roots: Mapping[StreamId, str], template
             f"publish.iceberg is for Parquet tables, and format.format_type is {config.format.format_type}. Choose Parquet or remove "
             "publish.iceberg."
         )
-    require_usable(options)
-
-
-def require_usable(options: IcebergOptions) -> None:
-    """Raise ConfigError if the catalog cannot be used by this installation or from this deployment."""
     if find_spec("pyiceberg") is None or (isinstance(options, IcebergSql) and find_spec("sqlalchemy") is None):
         raise ConfigError("publish.iceberg needs a package that is not installed: pip install destination-s3-spark[iceberg]")
     require_allowed(options)
@@ -225,7 +220,6 @@ def _check(config: Config, store: ObjectStore, template: PathTemplate) -> None:
     options = config.publish.iceberg
     if options is None:
         return
-    require_usable(options)
     catalog = IcebergCatalog(options, s3_settings(config))
     name = f"airbyte_check_{uuid4().hex}"
     folder = f"{template.base}{INTERNAL_FOLDER}/check/{name}"

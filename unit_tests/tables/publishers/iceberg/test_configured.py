@@ -77,6 +77,13 @@ def test_nothing_is_published_without_a_catalog_or_in_another_format() -> None:
         require_publishable(config(SQL, format={"format_type": "Avro"}), {}, TEMPLATE)
 
 
+def test_check_refuses_the_format_that_a_sync_refuses(s3_settings: S3Settings) -> None:
+    for publish, message in (({"iceberg": SQL}, r"publish\.iceberg is for Parquet tables"), ({"delta": True}, r"publish\.delta is on")):
+        options = config(None, publish=publish, format={"format_type": "Avro"})
+        with pytest.raises(ConfigError, match=message):
+            check_publishers(options, S3Store(s3_settings), TEMPLATE)
+
+
 @pytest.mark.parametrize(("absent", "catalog"), [("pyiceberg", {"type": "glue"}), ("sqlalchemy", SQL)])
 def test_a_missing_extra_is_named(absent: str, catalog: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     find = util.find_spec
