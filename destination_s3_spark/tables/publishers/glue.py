@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar
 from uuid import uuid4
@@ -32,6 +32,7 @@ from destination_s3_spark.tables.publishers.publication import (
     recorded_schema,
     require_current_types,
     rivals_of,
+    undone_by,
 )
 from destination_s3_spark.tables.publishers.sql_types import HIVE, catalog_name, sql_columns
 from destination_s3_spark.tables.publishers.symlink import MANIFEST
@@ -283,15 +284,13 @@ def _check(config: Config, store: ObjectStore, template: PathTemplate) -> None: 
     definition = _table(name, symlink_definition(f"s3://{config.s3_bucket_name}/{template.base}", [Field("id", "id", Scalar.INTEGER)]))
     try:
         tables = GlueTables(s3_settings(config))
-        existed = tables.has_database(database)
-        tables.create(database, definition)
-        try:
+        with ExitStack() as undoing:
+            if not tables.has_database(database):
+                undoing.enter_context(undone_by(lambda: tables.drop_database(database)))
+            undoing.enter_context(undone_by(lambda: tables.drop(database, name)))
+            tables.create(database, definition)
             found = tables.get(database, name) or {}
             tables.update(database, definition, str(found.get("VersionId", "")))
-        finally:
-            tables.drop(database, name)
-            if not existed:
-                tables.drop_database(database)
     except (GlueFailed, GlueChanged) as error:
         raise ConfigError(f"Tables cannot be registered in the database '{database}' in AWS Glue: {error}") from error
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -168,6 +168,18 @@ class Publication:
     def is_behind(self, last_data: int | None) -> bool:
         """Return whether readers do not see the data up to this block."""
         return self.block is None or self.block < (last_data or 0)
+
+
+@contextmanager
+def undone_by(undo: Callable[[], object]) -> Iterator[None]:
+    """Undo at the end what a block did, also one that failed and may have done it all the same. Its own error is the one that is raised."""
+    try:
+        yield
+    except BaseException:
+        with suppress(Exception):
+            undo()
+        raise
+    undo()
 
 
 def publication_of(publisher: Publisher, store: ObjectStore, state: TableState, live: LiveFiles) -> Publication:

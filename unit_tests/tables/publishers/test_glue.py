@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 from uuid import uuid4
 
 import boto3
@@ -40,6 +45,39 @@ def glue(moto_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Glue as another program sees it."""
     monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", moto_endpoint)
     return boto3.client("glue", "us-east-1", endpoint_url=moto_endpoint, aws_access_key_id="k", aws_secret_access_key="s")
+
+
+@pytest.fixture
+def denied(moto_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[set[str]]:
+    """The calls of Glue that the connector has no permission for."""
+    found: set[str] = set()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            content = self.rfile.read(int(self.headers["Content-Length"]))
+            if self.headers["X-Amz-Target"].removeprefix("AWSGlue.") in found:
+                self._answer(400, b'{"__type": "AccessDeniedException", "Message": "no"}')
+                return
+            with suppress(HTTPError), urlopen(Request(moto_endpoint, content, dict(self.headers), method="POST")) as reply:
+                self._answer(200, reply.read())
+                return
+            self._answer(400, b'{"__type": "EntityNotFoundException", "Message": "none"}')
+
+        def _answer(self, status: int, content: bytes) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    served = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    Thread(target=served.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", f"http://127.0.0.1:{served.server_port}")
+    yield found
+    served.shutdown()
+    served.server_close()
 
 
 @pytest.fixture
@@ -321,6 +359,16 @@ def test_check_tries_glue_and_leaves_nothing_behind(table: Any, glue: Any, datab
     glue.create_database(DatabaseInput={"Name": database})
     check_publishers(config(table, database), S3Store(table.settings), TEMPLATE)
     assert glue.get_tables(DatabaseName=database)["TableList"] == []
+
+
+@pytest.mark.parametrize("refused", [("CreateTable",), ("UpdateTable",), ("UpdateTable", "DeleteTable")])
+def test_check_names_the_first_call_that_glue_refuses(
+    table: Any, glue: Any, database: str, denied: set[str], refused: tuple[str, ...]
+) -> None:
+    denied |= set(refused)
+    with pytest.raises(ConfigError, match=f"{refused[0]}"):
+        check_publishers(config(table, database), S3Store(table.settings), TEMPLATE)
+    assert database not in {found["Name"] for found in glue.get_databases()["DatabaseList"]}
 
 
 def test_check_names_what_glue_refuses(table: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,8 @@ pinned to one minor release for that reason.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -44,7 +44,7 @@ from destination_s3_spark.tables.publishers.iceberg.columns import (
     require_undivided,
     shown_partitioning,
 )
-from destination_s3_spark.tables.publishers.publication import NotPublished, block_time, recorded_schema
+from destination_s3_spark.tables.publishers.publication import NotPublished, block_time, recorded_schema, undone_by
 from destination_s3_spark.tables.rules import WAITING_PROPERTIES
 from destination_s3_spark.tables.runs.footers import with_statistics
 
@@ -168,8 +168,8 @@ class CatalogTable:
         """Create the table, change and drop it, and the namespace too if there was none. Raises pyiceberg's exceptions."""
         with ExitStack() as undoing:
             if self._has_created_namespace():
-                undoing.enter_context(_undone_by(lambda: self.catalog.drop_namespace(self.identifier[:-1])))
-            undoing.enter_context(_undone_by(lambda: self.catalog.drop_table(self.identifier)))
+                undoing.enter_context(undone_by(lambda: self.catalog.drop_namespace(self.identifier[:-1])))
+            undoing.enter_context(undone_by(lambda: self.catalog.drop_table(self.identifier)))
             table = self._create(iceberg_schema([Field("id", "id", Scalar.INTEGER)], (1,)))
             table.transaction().set_properties({BLOCK: "0"}).commit_transaction()
 
@@ -215,18 +215,6 @@ def _published_block(table: Table, state: TableState) -> int | None:
     if number < 0 or (number > state.sequence_number and table.properties.get(TIME, "") < block_time(state)):
         return None
     return number
-
-
-@contextmanager
-def _undone_by(undo: Callable[[], object]) -> Iterator[None]:
-    """Undo at the end what a block did, also one that failed and may have done it all the same. Its own error is the one that is raised."""
-    try:
-        yield
-    except BaseException:
-        with suppress(Exception):
-            undo()
-        raise
-    undo()
 
 
 def _is_newer(table: Table, state: TableState) -> bool:
