@@ -7,6 +7,7 @@ from datetime import datetime
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.settings import USUAL_LIMITS, AccessKey, ClientLimits, S3Settings
+from destination_s3_spark.storage.table_paths import require_folders
 
 
 def s3_settings(config: Config, limits: ClientLimits = USUAL_LIMITS) -> S3Settings:
@@ -30,4 +31,7 @@ def s3_settings(config: Config, limits: ClientLimits = USUAL_LIMITS) -> S3Settin
 
 
 def path_template(config: Config, started_at: datetime, sync_id: int) -> PathTemplate:
-    return PathTemplate(config.s3_bucket_path, config.s3_path_format, config.file_name_pattern, started_at, sync_id)
+    """Make the template of the keys of tables. Raises ConfigError for one by which no table can have its files."""
+    template = PathTemplate(config.s3_bucket_path, config.s3_path_format, config.file_name_pattern, started_at, sync_id)
+    require_folders(template)
+    return template

@@ -83,6 +83,15 @@ def _own_root(template: PathTemplate, stream: StreamId, top: str) -> str:
     return "/".join([f"{template.base}{top}", *filter(None, folders), ""])
 
 
+def require_folders(template: PathTemplate) -> None:
+    """Raise ConfigError if the template gives tables a folder of the connector, or keys that are too long."""
+    if (shared := template.final_root(_NEUTRAL)).startswith(_own_folders(template)):
+        raise ConfigError(
+            f"s3_path_format puts tables into '{shared}', but this connector keeps '{INTERNAL_FOLDER}', '{CHANGES_FOLDER}' and "
+            f"'{HISTORY_FOLDER}' for itself. Choose another folder."
+        )
+
+
 def resolve_roots(
     streams: Iterable[StreamId], template: PathTemplate, recorded: Mapping[StreamId, str] | None = None
 ) -> dict[StreamId, str]:
@@ -91,16 +100,10 @@ def resolve_roots(
     `recorded` holds the roots in the Seeds of existing tables of any catalog. These roots never change. Every other stream gets its
     template's root unless that root equals, contains or lies in another stream's root or a folder of the connector. In that case one
     segment of the root gets the stream's hash. Streams that the template does not distinguish (no `${STREAM_NAME}`) share a root, as in
-    destination-s3. The order of `streams` has no effect. Raises ConfigError if the template itself names a folder of the connector.
+    destination-s3. The order of `streams` has no effect.
     """
     recorded, streams = recorded or {}, set(streams)
-    own_folders = _own_folders(template)
-    if (shared := template.final_root(_NEUTRAL)).startswith(own_folders):
-        raise ConfigError(
-            f"s3_path_format puts tables into '{shared}', but this connector keeps '{INTERNAL_FOLDER}', '{CHANGES_FOLDER}' and "
-            f"'{HISTORY_FOLDER}' for itself. Choose another folder."
-        )
-    taken = _Taken(own_folders)
+    taken = _Taken(_own_folders(template))
     for stream, root in recorded.items():
         taken.add(root, template.identity(stream))
     roots = {stream: recorded[stream] for stream in streams if stream in recorded}

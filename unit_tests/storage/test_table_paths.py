@@ -16,6 +16,7 @@ from destination_s3_spark.storage.table_paths import (
     internal_root,
     overlaps,
     raw_table_name,
+    require_folders,
     resolve_roots,
     root_flaw,
     table_id,
@@ -182,7 +183,7 @@ def test_a_stream_named_like_a_folder_of_the_connector_moves_out_of_it(name: str
 
 def test_a_template_that_names_a_folder_of_the_connector_is_a_config_error() -> None:
     with pytest.raises(ConfigError, match="airbyte_internal"):
-        resolve_roots([StreamId(None, "x")], template("airbyte_internal/${STREAM_NAME}/"))
+        require_folders(template("airbyte_internal/${STREAM_NAME}/"))
 
 
 def test_folders_of_the_bucket_path_are_never_renamed() -> None:

@@ -88,3 +88,17 @@ def test_an_unknown_variable_of_a_file_name_is_told() -> None:
         "file_name_pattern: there is no variable {part_numbr}, so it is plain text in every name (did you mean {part_number}?).",
         "file_name_pattern: there is no variable {timestamp:nano}, so it is plain text in every name (did you mean {timestamp}?).",
     ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "refusal"),
+    [
+        ({"s3_path_format": "airbyte_internal/${STREAM_NAME}/"}, "s3_path_format puts tables into 'a/airbyte_internal/"),
+        ({"s3_path_format": "x" * 1000 + "/${STREAM_NAME}/"}, "make keys longer than S3's 1024 bytes"),
+        ({"s3_bucket_path": "x" * 1000}, "make keys longer than S3's 1024 bytes"),
+    ],
+)
+def test_a_path_that_no_table_can_have_is_refused(changes: dict[str, Any], refusal: str) -> None:
+    """A sync would refuse it too, but check comes first."""
+    with pytest.raises(ConfigError, match=refusal):
+        warnings_of(**changes)
