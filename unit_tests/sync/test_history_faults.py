@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace as replace_fields
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,14 +13,16 @@ import pytest
 from msgspec.structs import replace
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.protocol.catalog import DestinationSyncMode
+from destination_s3_spark.schema.schema_event import from_event
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.history import faults
 from destination_s3_spark.tables.history.faults import history_faults
 from destination_s3_spark.tables.runs.footers import with_keys
-from unit_tests.sync.inline_lake import InlineLake
+from unit_tests.sync.inline_lake import InlineLake, state, status
 from unit_tests.sync.test_verification import verified
-from unit_tests.sync.versioned_lake import COLUMNS, HISTORY, Change, chain, sync, users
+from unit_tests.sync.versioned_lake import COLUMNS, HISTORY, Change, chain, lines, sync, users
 
 Damage = Callable[[pa.Table], pa.Table]
 
@@ -160,4 +163,16 @@ def test_histories_of_another_key_are_not_read(lake: InlineLake) -> None:
     changed = {**COLUMNS, "amount": {"type": ["null", "string"]}}
     lake.options = {"tables": {**HISTORY, "schema_change": "rewrite"}}
     sync(lake, Change(1, 6, {"name": "b", "amount": "1"}), catalog=users(2, key="name", columns=changed))
+    assert verified(lake).problems == ()
+
+
+def test_a_history_is_not_read_by_a_column_that_was_recovered_after_it_had_ended(lake: InlineLake) -> None:
+    sync(lake, Change(1, 1, {"name": "a"}), Change(2, 2, {"name": "b"}))
+    texts = users(columns={**COLUMNS, "id": {"type": "string"}})
+    lake.sync(texts, [lines([{**Change(3, 3, {"name": "c"}).data, "id": "3"}]), state(3), status("COMPLETE")])
+    (stream,) = users().streams
+    appended = replace_fields(users(), streams=(replace_fields(stream, destination_sync_mode=DestinationSyncMode.APPEND),))
+    sync(lake, Change(4, 4, {"name": "d"}), catalog=appended)
+    of_key = [column for column in from_event(chain(lake).head.schema or {}).fields if column.source == "id"]
+    assert [column.recovered_from is not None for column in of_key] == [False, True]
     assert verified(lake).problems == ()

@@ -73,12 +73,18 @@ def _is_live(rows: pa.Table, deleted_at: str | None) -> Flags:
 
 
 def _form(state: TableState) -> MergeForm | None:
-    """Return the form in which keys and times are read, or None for a table that has no key."""
+    """Return the form in which keys and times are read, or None for a table that has no key.
+
+    A recovered column is of a table that appends: its histories have ended, and have their keys in the base column.
+    """
     schema = state.schema or {}
     if not schema.get("primaryKey"):
         return None
     columns = from_event(schema)
     stream, _ = recorded_stream(state.identity.stream, schema, state.contents.generation)
+    key = [columns.column(path[0]) for path in stream.primary_key]
+    if any(column is not None and column.recovered_from is not None for column in key):
+        return None
     try:
         partitioning = partitioning_of(stream, columns, ParquetOptions())
         spec = replace(key_spec(stream, columns, CdcDeletion.HARD, of_text=False, partitioning=partitioning), cursor=None)
