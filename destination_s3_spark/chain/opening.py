@@ -17,7 +17,7 @@ from destination_s3_spark.chain.events import OpenEpoch, Seed, Snapshot
 from destination_s3_spark.chain.files import parse_token, table_number
 from destination_s3_spark.chain.log import BlockTaken, Chain
 from destination_s3_spark.chain.settle import Publish, complete, delete_voided, finish, take_back
-from destination_s3_spark.chain.state import Contents, Pending, TableState
+from destination_s3_spark.chain.state import Pending, TableState
 from destination_s3_spark.chain.territory import OrphanUploads
 from destination_s3_spark.errors import Fenced, TransientError
 from destination_s3_spark.storage.object_store import ObjectStore
@@ -176,11 +176,11 @@ def is_published_first(pending: Pending, session: Session) -> bool:
     return pending.complete and not goes_on
 
 
-def new_generation(contents: Contents, session: Session) -> OpenEpoch | None:
+def new_generation(state: TableState, session: Session) -> OpenEpoch | None:
     """Return the event with which the session's generation begins after another one was published first. None if the session adds rows."""
-    if session.disposition is WriteDisposition.APPEND:
+    pending = pending_in(state, session)
+    if session.disposition is WriteDisposition.APPEND or (pending is None and not state.contents.empty):
         return None
-    pending = None if contents.empty else Pending(session.generation_id, contents.next_offset, session.sync_id)
     return OpenEpoch(session.sync_id, session.generation_id, session.started_at, pending)
 
 

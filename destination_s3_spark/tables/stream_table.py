@@ -118,7 +118,7 @@ class StreamTable:
         if not (state.contents.waiting.files or (pending is not None and pending.complete)):
             return None
         stream, fields = recorded_stream(self.stream.id, state.schema, state.contents.generation)
-        if self.session.disposition is WriteDisposition.APPEND:
+        if self._lands_in(state):
             orders = [(one.destination_sync_mode, one.primary_key, one.cursor_field) for one in (stream, self.stream)]
             goes_on = orders[0] == orders[1] and self._may_add_to(state)
         else:
@@ -132,6 +132,12 @@ class StreamTable:
         """Return the state as read, with the schema of the rows that those of this session are added to. None without a table."""
         state = self.writer.state
         return state and self.writer.chain.state_of_rows(without_pending=pending_in(state, self.session) is None)
+
+    def _lands_in(self, state: TableState) -> bool:
+        """Tell whether rows of this sync are added to those that wait. A generation does so that has begun in an empty table."""
+        if self.session.disposition is WriteDisposition.APPEND:
+            return True
+        return state.contents.pending is None and pending_in(state, self.session) is None
 
     def _may_add_to(self, state: TableState) -> bool:
         """Tell whether rows of this sync may be added to what waits in the table under the same key, cursor and mode."""

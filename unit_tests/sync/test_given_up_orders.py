@@ -107,6 +107,18 @@ def test_what_waits_is_merged_by_what_it_landed_under(lake: InlineLake, other: s
     assert names(lake) == [(1, "a3"), (2, "b1"), (3, "c1"), (5, "e1"), (6, "f1")]
 
 
+@pytest.mark.parametrize("other", OTHERS)
+def test_what_a_refresh_of_an_empty_table_landed_is_merged_before_it_goes_on_otherwise(lake: InlineLake, other: str) -> None:
+    with pytest.raises(TransientError):
+        lake.sync(catalog(1, 1), [record(1, "a1", 1) + record(2, "b1", 2), state(1), record(1, "a2", 4) + record(1, "a3", 5), state(2)])
+    assert names(lake) == []
+    now = OTHERS[other]
+    lake.sync(catalog(1, 1, **now), [record(5, "e1", 6), state(3), status("COMPLETE")])
+    lake.options = {"tables": {}}
+    lake.sync(catalog(1, **now), [record(6, "f1", 7), state(4), status("COMPLETE")])
+    assert names(lake) == [(1, "a3"), (2, "b1"), (5, "e1"), (6, "f1")]
+
+
 @pytest.mark.parametrize("other", [*OTHERS, "none"])
 def test_rows_of_a_refresh_that_join_those_of_another_order_are_told(
     lake: InlineLake, other: str, caplog: pytest.LogCaptureFixture

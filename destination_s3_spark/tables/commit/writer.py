@@ -120,7 +120,7 @@ class TableWriter:
         """Let the session's generation begin, after one that was complete before it has been published. Raises Fenced or TransientError."""
         self._need_open()
         with self._ending_on_error():
-            event = new_generation(self.chain.head.contents, self._session)
+            event = new_generation(self.chain.head, self._session)
             if event is not None:
                 self._append(event)
                 self._guard = ReplayGuard(self.chain.head.replay)
