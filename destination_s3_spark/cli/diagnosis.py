@@ -51,7 +51,7 @@ from destination_s3_spark.sync.scratch import scratch_directory
 from destination_s3_spark.sync.story.lines import installation
 from destination_s3_spark.tables.configured import option_warnings
 from destination_s3_spark.tables.factory import TableFactory, table_factory
-from destination_s3_spark.tables.publishers.registry import check_publishers
+from destination_s3_spark.tables.publishers.registry import check_publishers, require_publishable
 from destination_s3_spark.tables.stream_table import StreamTable
 from destination_s3_spark.wording import counted, size_text
 
@@ -90,6 +90,7 @@ def look_at_options(options: Mapping[str, Any]) -> Iterator[Finding]:
     try:
         config = Config.parse(options)
         doubtful = option_warnings(config, options)
+        require_publishable(config, {}, path_template(config, datetime.now(UTC), sync_id=0))
     except ConfigError as error:
         yield Finding("configuration", "options", Verdict.BAD, error.message)
         for option in Config.unknown_beside_refused(options):

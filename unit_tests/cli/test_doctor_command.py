@@ -291,6 +291,13 @@ def test_a_configuration_that_is_not_there_is_an_error(tmp_path: Path, capsys: p
     assert "cannot be read" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("publish", [{"delta": True}, {"glue": {"database": "lake"}}])
+def test_a_publication_that_no_table_can_have_is_a_cross(publish: dict[str, Any]) -> None:
+    (refused,) = look_at_options({**OPTIONS, "format": {"format_type": "CSV"}, "publish": publish})
+    assert refused.verdict is Verdict.BAD
+    assert f"publish.{next(iter(publish))}" in refused.detail
+
+
 def test_misspelt_options_are_named_although_another_is_refused() -> None:
     misspelt = {"s3_pth_format": "x", "format": {"format_type": "Parquet", "blok_size_mb": 3}, "batchng": {}}
     refused, *doubts = look_at_options({**OPTIONS, **misspelt, "batching": {"max_batch_mb": "many"}})
