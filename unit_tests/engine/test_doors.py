@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from destination_s3_spark.engine.cluster import Cluster
 from destination_s3_spark.engine.engine import Engine
 from destination_s3_spark.engine.session import SparkSettings
 from destination_s3_spark.errors import SyncError
+from unit_tests.http_server import serving
 
 pytestmark = pytest.mark.slow
 
@@ -72,11 +72,8 @@ def api_server() -> Iterator[tuple[str, list[tuple[str, str | None]]]]:
         def log_message(self, *_: object) -> None:
             """Say nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}", sent
-    server.shutdown()
-    server.server_close()
+    with serving(Handler) as endpoint:
+        yield endpoint, sent
 
 
 def test_the_token_of_a_kubeconfig_is_not_sent_to_a_master(

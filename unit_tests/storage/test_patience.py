@@ -3,9 +3,8 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
@@ -18,6 +17,7 @@ from destination_s3_spark.storage.object_store import ObjectNotFound, OutcomeUnk
 from destination_s3_spark.storage.patience import ATTEMPTS_AT_500, CALM_S, OutOfPatience, Patience
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import ClientLimits, S3Settings
+from unit_tests.http_server import serving
 
 IMPATIENT = ClientLimits(patience_s=5, connect_timeout_s=2, read_timeout_s=2)
 RESTART_S = 45
@@ -225,14 +225,3 @@ def test_a_store_that_comes_back_is_found(s3_settings: S3Settings) -> None:
     with serving(Storing, port):
         written.join(60)
         assert not written.is_alive()
-
-
-@contextmanager
-def serving(handler: type[BaseHTTPRequestHandler], port: int = 0) -> Iterator[str]:
-    """The endpoint of a server with this handler."""
-    server = ThreadingHTTPServer(("127.0.0.1", port), handler)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()

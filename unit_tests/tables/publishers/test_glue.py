@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -28,6 +27,7 @@ from destination_s3_spark.tables.publishers.glue import GlueTable, delta_definit
 from destination_s3_spark.tables.publishers.publication import publication_of
 from destination_s3_spark.tables.publishers.registry import check_publishers, publishers_of, require_publishable
 from destination_s3_spark.tables.publishers.symlink import SymlinkManifest
+from unit_tests.http_server import serving
 
 ID = [("id", pa.int64())]
 TEMPLATE = PathTemplate("lake", None, None, datetime(2026, 1, 1, tzinfo=UTC), 0)
@@ -72,12 +72,9 @@ def denied(moto_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[set[
         def log_message(self, *_: object) -> None:
             """Say nothing."""
 
-    served = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    Thread(target=served.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-    monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", f"http://127.0.0.1:{served.server_port}")
-    yield found
-    served.shutdown()
-    served.server_close()
+    with serving(Handler) as endpoint:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", endpoint)
+        yield found
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import util
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -28,6 +27,7 @@ from destination_s3_spark.tables.publishers.iceberg.publisher import IcebergTabl
 from destination_s3_spark.tables.publishers.publication import NotPublished
 from destination_s3_spark.tables.publishers.registry import check_publishers, publishers_of, require_publishable
 from unit_tests.chain.fake_store import FakeStore
+from unit_tests.http_server import serving
 from unit_tests.tables.publishers.iceberg.lake import reader
 
 TEMPLATE = PathTemplate("lake", None, None, datetime(2026, 1, 1, tzinfo=UTC), 0)
@@ -215,7 +215,7 @@ def server() -> Iterator[Any]:
     """A catalog that answers every request with the same status, and counts requests."""
 
     class Handler(BaseHTTPRequestHandler):
-        status, requests = 500, 0
+        status, requests, uri = 500, 0, ""
 
         def do_GET(self) -> None:
             type(self).requests += 1
@@ -228,12 +228,8 @@ def server() -> Iterator[Any]:
         def log_message(self, *_: object) -> None:
             """Say nothing."""
 
-    served = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    Thread(target=served.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-    Handler.uri = f"http://127.0.0.1:{served.server_port}"  # type: ignore[attr-defined]
-    yield Handler
-    served.shutdown()
-    served.server_close()
+    with serving(Handler) as Handler.uri:
+        yield Handler
 
 
 @pytest.mark.parametrize(
