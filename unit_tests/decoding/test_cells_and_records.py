@@ -17,6 +17,7 @@ from destination_s3_spark.exact_json.values import non_numbers, with_nulls
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA
 from destination_s3_spark.stream_id import StreamId
+from unit_tests.cases import each
 
 STREAM = StreamId("shop", "users")
 RECORD = RowPlan(STREAM, 7, 3, (), RAW_SCHEMA, Values.RECORD)
@@ -41,8 +42,8 @@ def test_a_block_without_rows_has_the_columns(make_block: Any, make_typer: Any) 
         assert make_typer(plan).type_block(b"").final.schema == plan.table_schema
 
 
-@pytest.mark.parametrize("data", ["[1]", '"x"', "null", "1", '{"x":tru}', '{"x":1', '{"x":"\\q"}', '{"x":01}'])
-@pytest.mark.parametrize("plan", [RECORD, cells("x"), cells("y")])
+@each("data", ["[1]", '"x"', "null", "1", '{"x":tru}', '{"x":1', '{"x":"\\q"}', '{"x":01}'])
+@each("plan", [RECORD, cells("x"), cells("y")])
 def test_what_is_no_object_is_unreadable(plan: RowPlan, data: str, make_line: Any, make_block: Any, make_typer: Any) -> None:
     with pytest.raises(UnreadableRecord) as raised:
         make_typer(plan).type_block(make_block([make_line("{}"), make_line(data)]))

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Field, Object, Scalar, Union
 from destination_s3_spark.schema.json_schema import stream_fields
 from destination_s3_spark.stream_id import StreamId
+from unit_tests.cases import each
 
 CORPUS = Path(__file__).parents[2] / "integration_tests" / "corpus"
 COERCIONS: dict[str, Any] = json.loads((CORPUS / "data_coercion_cases.json").read_text(encoding="utf-8"))
@@ -57,23 +57,23 @@ def disjoint(value: Any) -> dict[str, Any]:
     return {"object": None, "integer": None, "string": None, "type": name, name: value}
 
 
-def cases(of: AirbyteType, found: list[dict[str, Any]], text: Any, value: Any) -> list[Any]:
-    """(type, JSON text, stored value, reason) of each case; a value that only lost precision has no reason, as in destination-s3."""
+def cases(of: AirbyteType, found: list[dict[str, Any]], text: Any, value: Any) -> list[tuple[Any, ...]]:
+    """(name, type, JSON text, stored value, reason) of each case; a value that only lost precision has no reason, as in destination-s3."""
     return [
-        pytest.param(
+        (
+            case["name"],
             of,
             text(case["input"]),
             None if case["output"] is None else value(case["output"]),
             case["reason"] if case["kind"] == "nulled" else None,
-            id=f"{of.value if isinstance(of, Scalar) else type(of).__name__}-{case['name']}",
         )
         for case in found
         if not case["name"].startswith("long string")
     ]
 
 
-@pytest.mark.parametrize(
-    ("of", "text", "value", "reason"),
+@each(
+    ("name", "of", "text", "value", "reason"),
     [
         *cases(Scalar.INTEGER, COERCIONS["integer"]["int64"], str, int),
         *cases(Scalar.NUMBER, COERCIONS["number"]["float64"], number_text, float),
@@ -94,7 +94,7 @@ def cases(of: AirbyteType, found: list[dict[str, Any]], text: Any, value: Any) -
     ],
 )
 def test_a_single_value_becomes_what_newer_destinations_make_of_it(
-    of: AirbyteType, text: str, value: Any, reason: str | None, one_value: Any
+    name: str, of: AirbyteType, text: str, value: Any, reason: str | None, one_value: Any
 ) -> None:
     stored, changes = one_value(of, text)
     assert repr(stored) == repr(value) if isinstance(value, float) else stored == value
@@ -107,7 +107,7 @@ def test_null_is_null_of_every_type_and_a_long_string_is_kept(one_value: Any) ->
     assert one_value(Scalar.STRING, f'"{"a" * 16_777_217}"') == ("a" * 16_777_217, [])
 
 
-@pytest.mark.parametrize("of", list(Scalar), ids=lambda of: of.value)
+@each("of", list(Scalar), ids=lambda of: of.value)
 def test_every_value_of_the_coercion_cases_is_typed_alike_in_every_type(of: Scalar, assert_typed_alike: Any) -> None:
     values = [case["input"] for case in every_case(COERCIONS) if not case["name"].startswith("long string")]
     numbers = [number_text(value) for value in values if isinstance(value, str) and value[:1] in "-0123456789" and value[-1:].isdigit()]
@@ -129,7 +129,7 @@ def is_number(text: str) -> bool:
         return False
 
 
-@pytest.mark.parametrize("case", sorted(path.stem for path in CORPUS.glob("test*.json")))
+@each("case", sorted(path.stem for path in CORPUS.glob("test*.json")))
 def test_every_record_of_the_corpus_is_typed_alike(case: str, assert_typed_alike: Any) -> None:
     for sync in json.loads((CORPUS / f"{case}.json").read_text(encoding="utf-8"))["syncs"]:
         records = [message.record for line in sync["messages"] if (message := msgspec.json.decode(line, type=Message)).record]

@@ -13,6 +13,7 @@ from destination_s3_spark.decoding.record_typer import RecordTyper
 from destination_s3_spark.decoding.temporal import ABBREVIATIONS, TEMPORAL
 from destination_s3_spark.kernel import KERNEL
 from destination_s3_spark.schema.airbyte_type import Array, Field, Object, Scalar, SchemalessObject
+from unit_tests.cases import each
 from unit_tests.decoding import fuzz
 
 pytestmark = pytest.mark.skipif(KERNEL is None, reason="without the native kernel")
@@ -40,18 +41,19 @@ HUGE = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("text", HUGE.values(), ids=HUGE)
-def test_huge_values(text: str, make_plan: Any, make_line: Any, make_block: Any) -> None:
+@each("name", HUGE)
+def test_huge_values(name: str, make_plan: Any, make_line: Any, make_block: Any) -> None:
+    text = HUGE[name]
     plan = make_plan([Field("x", "x", Scalar.STRING), Field("o", "o", SchemalessObject()), Field("n", "n", Scalar.INTEGER)])
     lines = make_block([make_line(f'{{"x":"{text}","o":{{"a": "{text}"}},"n":1}}'), make_line('{"n":2}')])
     python, native = RecordTyper(plan).type_block(lines), fuzz.kernel_typer(plan).type_block(lines)
     assert python.multiset == native.multiset
-    for name in ("x", "o", "n"):
-        assert python.final[name].equals(native.final[name])
+    for column in ("x", "o", "n"):
+        assert python.final[column].equals(native.final[column])
 
 
-@pytest.mark.parametrize("depth", [1, 400, 505, 506, 507, 508, 509, 510, 511, 512, 513, 514, 1000, 5000])
-@pytest.mark.parametrize("where", ['{{"o":{}}}', '{{"more":{}}}', '{{"s":{}}}', '{{"a":{}}}', '{{"d":{{"d":{}}}}}'])
+@each("depth", [1, 400, 505, 506, 507, 508, 509, 510, 511, 512, 513, 514, 1000, 5000])
+@each("where", ['{{"o":{}}}', '{{"more":{}}}', '{{"s":{}}}', '{{"a":{}}}', '{{"d":{{"d":{}}}}}'])
 def test_depth(depth: int, where: str, make_plan: Any, make_line: Any, make_block: Any) -> None:
     inner = Object((Field("d", "d", SchemalessObject()),))
     plan = make_plan(
@@ -85,7 +87,7 @@ ZONES += ["Europe/Berlin", " America/New_York", "Nowhere", " BC", "Z BC", "+01:0
 ZONES += [blank + name for name in ABBREVIATIONS for blank in ("", " ")]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@each("seed", range(3))
 def test_dates_and_times_of_every_form(seed: int, make_plan: Any, make_line: Any, make_block: Any) -> None:
     chance = random.Random(seed)
 

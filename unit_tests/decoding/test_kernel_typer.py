@@ -13,6 +13,7 @@ from destination_s3_spark.decoding.record_line import UnreadableRecord
 from destination_s3_spark.decoding.record_typer import RecordTyper
 from destination_s3_spark.kernel import KERNEL
 from destination_s3_spark.schema.airbyte_type import Field, Object, Scalar
+from unit_tests.cases import each
 from unit_tests.decoding import fuzz
 
 needs_kernel = pytest.mark.skipif(KERNEL is None, reason="without the native kernel")
@@ -25,7 +26,7 @@ def test_plain_plans_are_the_kernels(make_plan: Any) -> None:
 
 
 @needs_kernel
-@pytest.mark.parametrize("source", ["\ud800", "a\udfff"])
+@each("source", ["\ud800", "a\udfff"])
 def test_keys_that_no_utf8_has_are_pythons(source: str, make_plan: Any) -> None:
     for field in (Field(source, "x", Scalar.DATE), Field("x", "x", Object((Field(source, "x", Scalar.DATE),)))):
         assert type(record_typer(make_plan([field]))) is RecordTyper
@@ -41,13 +42,14 @@ def test_a_column_that_is_stored_otherwise_is_pythons(make_plan: Any) -> None:
 
 
 @needs_kernel
-@pytest.mark.parametrize("fault", [RuntimeError("the typing kernel failed"), ValueError("the lines are longer than 2 GiB")])
+@each("fault", [RuntimeError("the typing kernel failed"), ValueError("the lines are longer than 2 GiB")])
 def test_a_block_the_kernel_does_not_read_is_pythons(
     fault: Exception, make_plan: Any, make_line: Any, make_block: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def read(_: bytes) -> None:
         raise fault
 
+    capsys.readouterr()
     typer = fuzz.kernel_typer(make_plan([ID]))
     typer._kernel = SimpleNamespace(read=read)
     assert typer.type_block(make_block([make_line('{"id":1}'), make_line('{"id":2}')])).final["id"].to_pylist() == [1, 2]

@@ -4,13 +4,13 @@ import pickle
 from typing import Any
 from uuid import RFC_4122, UUID
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.decoding.raw_ids import carried_digest, key_text, keyed_id, raw_ids
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
+from unit_tests.cases import each
 
 
 @given(st.lists(st.binary(max_size=4), min_size=2, max_size=5, unique=True))
@@ -26,7 +26,7 @@ def test_an_id_carries_its_key_and_stays_one_of_its_own(keys: list[bytes]) -> No
     assert [keyed_id(one, key) for one, key in zip(carrying, [*keys, *keys], strict=True)] == carrying, "made twice it is the same"
 
 
-@pytest.mark.parametrize(
+@each(
     ("data", "text"),
     [
         (b'{"id":99999999999999999999,"day":"soon"}', b'99999999999999999999\n"soon"'),
@@ -71,7 +71,7 @@ def test_a_record_has_the_same_key_whichever_way_it_is_typed(make_plan: Any, mak
     assert dict(unkeyed.unfit) == {}
 
 
-@pytest.mark.parametrize(
+@each(
     ("of", "whole", "cut"),
     [
         (

@@ -18,6 +18,7 @@ from destination_s3_spark.schema.airbyte_type import Array, Field, Object, Scala
 from destination_s3_spark.schema.column_rules import Action, ColumnRule, ColumnRules
 from destination_s3_spark.schema.json_schema import StreamFields
 from destination_s3_spark.stream_id import StreamId
+from unit_tests.cases import each
 
 SECRET = b"0123456789abcdef0123456789abcdef"
 _PERSON = Object((Field("mail", "mail", Scalar.STRING), Field("age", "age", Scalar.INTEGER)))
@@ -70,7 +71,7 @@ def applied(kind: str) -> Applied:
     return of
 
 
-@pytest.mark.parametrize(
+@each(
     ("sent", "landing"),
     [
         ('{"other":1.50 , "n\\u0061me" : [ 1e0,{}] }', '{"other":1.50 , "n\\u0061me" : [ 1e0,{}] }'),
@@ -120,7 +121,7 @@ def test_a_pattern_reaches_members_at_any_depth(kind: str) -> None:
         assert treated.count(b"{") == sent.count("{") + 2 - sent.count('"mail":{')
 
 
-@pytest.mark.parametrize(
+@each(
     "bad",
     [
         *(b"{}", b"", b"no JSON", b'{"record":1}', b'{"record":{}}', b'{"record":{"data":null}}', b'{"record":{"data":[{"id":1}]}}'),

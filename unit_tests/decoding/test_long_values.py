@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from destination_s3_spark.decoding.record_typer import RecordTyper
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Decimal, Field, Object, Scalar, SchemalessObject, Union
+from unit_tests.cases import each
 from unit_tests.cpu_limit import cpu_limit
 
 LENGTH = 1_000_000
@@ -26,11 +25,12 @@ TEXTS = {
 }
 
 
-@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
-@pytest.mark.parametrize("inside", [False, True], ids=["plain", "in a union"])
+@each("name", TEXTS)
+@each("inside", [False, True])
 def test_a_value_that_is_almost_of_its_type_becomes_null(
-    text: str, inside: bool, make_typer: Callable[..., RecordTyper], make_plan: Any, make_line: Any, make_block: Any
+    name: str, inside: bool, make_typer: Callable[..., RecordTyper], make_plan: Any, make_line: Any, make_block: Any
 ) -> None:
+    text = TEXTS[name]
     fields = [Field(f"c{at}", f"c{at}", Union((of, SchemalessObject())) if inside else of) for at, of in enumerate(TYPES)]
     lines = make_block([make_line("{" + ",".join(f'"{field.source}":"{text}"' for field in fields) + "}")])
     with cpu_limit(30):

@@ -10,6 +10,7 @@ import pytest
 from destination_s3_spark.decoding.record_line import MisroutedRecord, UnreadableRecord
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.stream_id import StreamId
+from unit_tests.cases import each
 
 ID = Field("id", "id", Scalar.INTEGER)
 GOOD = '{"type":"RECORD","record":{"stream":"users","namespace":"shop","emitted_at":5,"data":{"id":1}}}'
@@ -29,7 +30,7 @@ def typed(request: Any, make_typer: Any) -> Any:
     return of
 
 
-@pytest.mark.parametrize(
+@each(
     "line",
     [
         "",
@@ -93,7 +94,7 @@ def test_a_line_that_is_no_record_is_named_by_its_ordinal_alone(typed: Any, line
     assert failure.value.__cause__ is None
 
 
-@pytest.mark.parametrize(
+@each(
     "line",
     [
         '{"record":{"stream":"others","namespace":"shop","emitted_at":5,"data":{}}}',
@@ -111,7 +112,7 @@ def test_a_record_of_another_stream_is_refused(typed: Any, line: str, make_plan:
     assert failure.value.index == 1
 
 
-@pytest.mark.parametrize("namespace", ['"namespace":null,', '"namespace":"",', ""])
+@each("namespace", ['"namespace":null,', '"namespace":"",', ""])
 def test_no_namespace_an_empty_one_and_null_are_the_same(typed: Any, namespace: str, make_plan: Any) -> None:
     line = f'{{"record":{{"stream":"users",{namespace}"emitted_at":5,"data":{{"id":1}}}}}}'
     plan = make_plan([ID], StreamId(None, "users"))
@@ -120,7 +121,7 @@ def test_no_namespace_an_empty_one_and_null_are_the_same(typed: Any, namespace: 
         typed(plan, GOOD)
 
 
-@pytest.mark.parametrize(
+@each(
     "line",
     [
         GOOD,
@@ -181,7 +182,7 @@ def test_the_changes_of_the_source_pass_as_they_are_and_come_first(typed: Any, m
     ]
 
 
-@pytest.mark.parametrize("meta", ["null", "{}", '{"changes":null}', '{"changes":[]}'])
+@each("meta", ["null", "{}", '{"changes":null}', '{"changes":[]}'])
 def test_meta_without_changes_is_no_change(typed: Any, meta: str, make_plan: Any) -> None:
     line = GOOD.replace('"data"', f'"meta":{meta},"data"')
     assert typed(make_plan([ID]), line).final["_airbyte_meta"].to_pylist()[0]["changes"] == []

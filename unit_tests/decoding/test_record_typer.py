@@ -7,10 +7,10 @@ from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
-import pytest
 import xxhash
 
 from destination_s3_spark.schema.airbyte_type import Array, Field, Object, Scalar, SchemalessArray, SchemalessObject, Union
+from unit_tests.cases import each
 
 NULLED = "DESTINATION_SERIALIZATION_ERROR"
 TOO_LARGE = "DESTINATION_FIELD_SIZE_LIMITATION"
@@ -122,7 +122,7 @@ def test_paths_go_through_members_and_items(one_value: Any) -> None:
     assert paths == [change["field"] for change in changes]
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "text", "value", "reasons"),
     [
         ((Scalar.INTEGER, Scalar.STRING), "false", None, [NULLED]),
@@ -155,7 +155,7 @@ def test_a_union_takes_a_value_by_its_kind(options: Any, text: str, value: Any, 
     assert reasons == [change["reason"] for change in changes]
 
 
-@pytest.mark.parametrize(
+@each(
     ("of", "text", "value", "reasons"),
     [  # the examples of the migration guide to destination-s3 1.0
         (Scalar.TIME_WITH_TIMEZONE, '"12:00:00-01:00"', 46_800_000_000, []),
@@ -180,7 +180,7 @@ def test_the_migration_guide_holds(of: Any, text: str, value: Any, reasons: list
     assert reasons == [change["reason"] for change in changes]
 
 
-@pytest.mark.parametrize("depth", [900, 1100, 20_000])
+@each("depth", [900, 1100, 20_000])
 def test_depth_is_no_limit(depth: int, make_plan: Any, make_line: Any, make_block: Any, make_typer: Any) -> None:
     deep = "[" * depth + " 1 " + "]" * depth
     fields = [field(Scalar.STRING, "s"), field(SchemalessArray(), "a"), field(Scalar.INTEGER, "i"), field(Scalar.INTEGER, "n")]

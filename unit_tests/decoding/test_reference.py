@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from destination_s3_spark.decoding.record_line import UnreadableRecord
@@ -25,7 +25,8 @@ from destination_s3_spark.schema.airbyte_type import (
     Union,
     option_name,
 )
-from unit_tests.examples import examples
+from unit_tests.cases import each
+from unit_tests.sampling import examples
 
 SOURCES = ["id", "a b", "é", 'quo"te', "back\\slash", "", "日本", "type", "x.y", "ctrl\x01", "[0]", "f0", "𝄞"]
 TEMPORAL = [s for s in Scalar if s not in (Scalar.STRING, Scalar.BOOLEAN, Scalar.INTEGER, Scalar.NUMBER)]
@@ -216,7 +217,7 @@ def tables(draw: Any) -> tuple[list[Field], list[str]]:
     return declared, [draw(objects(declared, 4)) for _ in range(draw(st.integers(1, 6)))]
 
 
-@examples(150, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(examples(150), derandomize=True, suppress_health_check=list(HealthCheck))
 @given(table=tables())
 def test_kernel_and_reference_type_alike(table: Any, assert_typed_alike: Any) -> None:
     declared, data = table
@@ -290,14 +291,14 @@ def plain_tables(draw: Any) -> tuple[list[Field], list[str]]:
     return declared, [draw(plain_objects(declared)) for _ in range(draw(st.integers(1, 4)))]
 
 
-@examples(150, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(examples(150), derandomize=True, suppress_health_check=list(HealthCheck))
 @given(table=plain_tables())
 def test_non_numbers_at_any_depth_are_typed_alike(table: Any, assert_typed_alike: Any) -> None:
     declared, data = table
     assert_typed_alike(declared, data)
 
 
-@examples(300, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(examples(300), derandomize=True, suppress_health_check=list(HealthCheck))
 @given(table=plain_tables(), change=st.data())
 def test_a_spoilt_record_is_refused_if_it_is_no_json(
     table: Any, change: Any, assert_typed_alike: Any, *, make_plan: Any, make_line: Any, make_block: Any, make_typer: Any
@@ -321,12 +322,12 @@ def is_object(text: str) -> bool:
         return False
 
 
-@pytest.mark.parametrize("of", TEMPORAL, ids=lambda of: of.value)
+@each("of", TEMPORAL, ids=lambda of: of.value)
 def test_every_temporal_form_is_read_alike_in_a_column_and_alone(of: Scalar, assert_typed_alike: Any) -> None:
     assert_typed_alike([Field("x", "x", of)], [json.dumps({"x": text}, ensure_ascii=False) for text in TEMPORALS])
 
 
-@pytest.mark.parametrize("of", [*Scalar, *DECIMALS], ids=str)
+@each("of", [*Scalar, *DECIMALS], ids=str)
 def test_every_kind_of_value_in_a_column_of_every_type(of: Scalar | Decimal, assert_typed_alike: Any) -> None:
     texts = [*NUMBERS, *STRINGS, "true", "false", "null", "{}", "[]", '{"a": [1, 2.50, "x y"]}', '[ "\\ud800" , NaN ]']
     assert_typed_alike([Field("x", "x", of)], ["{}", *(f'{{"x":{text}}}' for text in texts)])
@@ -343,7 +344,7 @@ def exact(text: str) -> Fraction | None:
 NUMERIC = [text for text in [*NUMBERS, *STRINGS] if exact(text) is not None]
 
 
-@pytest.mark.parametrize("text", NUMERIC)
+@each("text", NUMERIC)
 def test_a_number_keeps_every_digit_that_its_type_holds(text: str, one_value: Any) -> None:
     value = exact(text)
     assert value is not None
@@ -358,7 +359,7 @@ def test_a_number_keeps_every_digit_that_its_type_holds(text: str, one_value: An
         assert bool(changes) == (stored is None or Fraction(stored) != value)
 
 
-@pytest.mark.parametrize("of", [Scalar.TIMESTAMP_WITH_TIMEZONE, Scalar.TIMESTAMP_WITHOUT_TIMEZONE], ids=lambda of: of.value)
+@each("of", [Scalar.TIMESTAMP_WITH_TIMEZONE, Scalar.TIMESTAMP_WITHOUT_TIMEZONE], ids=lambda of: of.value)
 def test_any_moment_in_the_usual_forms_is_that_moment(of: Scalar, make_plan: Any, make_line: Any, make_block: Any, make_typer: Any) -> None:
     chance = random.Random(3)
     texts, expected = [], []

@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import UTC, date, datetime
 from typing import Any
 
-import pytest
-
 from destination_s3_spark.schema.airbyte_type import Scalar
+from unit_tests.cases import each
 
 MICROSECOND = 1
 SECOND = 1_000_000
@@ -29,7 +28,7 @@ def days(*parts: int) -> int:
 LOCAL = us(2023, 1, 23, 12, 34, 56)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "with_timezone", "without_timezone"),
     [
         ("2023-01-23T12:34:56Z", LOCAL, LOCAL),
@@ -90,7 +89,7 @@ def test_timestamps(text: str, with_timezone: int | str, without_timezone: int |
         assert result(one_value(of, json_text(text))) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "with_timezone", "without_timezone"),
     [
         ("12:34:56", 45_296 * SECOND, 45_296 * SECOND),
@@ -112,7 +111,7 @@ def test_times_of_day(text: str, with_timezone: int | str, without_timezone: int
         assert result(one_value(of, json_text(text))) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "expected"),
     [
         ("2021-01-02", days(2021, 1, 2)),

@@ -7,8 +7,7 @@ import json
 from typing import Any
 
 import pyarrow as pa
-import pytest
-from hypothesis import HealthCheck, given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from destination_s3_spark.decoding.record_typer import RecordTyper
@@ -16,7 +15,8 @@ from destination_s3_spark.decoding.temporal import TEMPORAL
 from destination_s3_spark.decoding.value_text import value_texts
 from destination_s3_spark.schema.airbyte_type import Array, Decimal, Field, Object, Scalar, SchemalessArray, SchemalessObject, Union
 from destination_s3_spark.schema.arrow import arrow_type
-from unit_tests.examples import examples
+from unit_tests.cases import each
+from unit_tests.sampling import examples
 
 DAY_US = 86_400_000_000
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -50,8 +50,8 @@ def retyped(texts: list[bytes | None], of: Any, make_plan: Any, make_line: Any, 
     return typed.final["x"], [meta["changes"] for meta in typed.final["_airbyte_meta"].to_pylist()]
 
 
-@pytest.mark.parametrize("of", list(STORED), ids=str)
-@examples(40, suppress_health_check=list(HealthCheck))
+@each("of", list(STORED), ids=str)
+@settings(examples(40), suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_the_text_of_a_value_is_typed_as_that_value(
     of: Scalar | Decimal, data: Any, make_plan: Any, make_line: Any, make_block: Any
@@ -65,7 +65,7 @@ def test_the_text_of_a_value_is_typed_as_that_value(
     assert not any(changes)
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "{}",
@@ -94,7 +94,7 @@ def test_what_is_null_is_left_out_of_an_object_and_stands_in_an_array() -> None:
     assert value_texts(values, record) == [b'{"b":[1,null]}', None, b'{"a":"x"}']
 
 
-@pytest.mark.parametrize(
+@each(
     ("of", "text"),
     [
         (Decimal(10, 2), "-0.05"),
@@ -110,7 +110,7 @@ def test_decimals_have_all_digits_and_no_exponent(of: Decimal, text: str) -> Non
     assert value_texts(values[1:], of) == [text.encode(), None]
 
 
-@pytest.mark.parametrize(
+@each(
     ("of", "stored", "text"),
     [
         (Scalar.DATE, 0, "1970-01-01"),
