@@ -8,6 +8,7 @@ import pytest
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.protocol.catalog import JOB_VARIABLES, DestinationSyncMode, Stream, parse_catalog
 from destination_s3_spark.stream_id import StreamId
+from unit_tests.cases import each
 
 SCHEMA = {"type": "object", "properties": {"id": {"type": "integer"}}}
 
@@ -69,7 +70,7 @@ def test_a_stream_keeps_what_the_catalog_says_and_unknown_fields_are_ignored() -
     assert parsed.has_generations
 
 
-@pytest.mark.parametrize("namespace", [None, ""])
+@each("namespace", [None, ""])
 def test_an_empty_namespace_is_none(namespace: str | None) -> None:
     assert parse_catalog(catalog(configured(namespace=namespace))).streams[0].id == StreamId(None, "users")
 
@@ -95,14 +96,14 @@ def test_ids_that_are_all_1_outside_of_the_platform_are_no_generations() -> None
     assert not parsed.has_generations
 
 
-@pytest.mark.parametrize("variable", JOB_VARIABLES)
+@each("variable", JOB_VARIABLES)
 def test_on_the_platform_they_are(variable: str) -> None:
     parsed = parse_catalog(catalog(configured(**ONES)), {variable: ""})
     assert [(s.generation_id, s.minimum_generation_id, s.sync_id) for s in parsed.streams] == [(1, 1, 1)]
     assert parsed.has_generations
 
 
-@pytest.mark.parametrize("field", ONES)
+@each("field", ONES)
 def test_one_other_id_in_the_catalog_makes_all_count(field: str) -> None:
     other = ONES | ({"minimum_generation_id": 0} if field == "minimum_generation_id" else {field: 2, "minimum_generation_id": 0})
     parsed = parse_catalog(catalog(configured(**ONES), configured("orders", **other)), {})
@@ -110,7 +111,7 @@ def test_one_other_id_in_the_catalog_makes_all_count(field: str) -> None:
     assert parsed.streams[0].generation_id == 1
 
 
-@pytest.mark.parametrize("field", ["generation_id", "minimum_generation_id", "sync_id"])
+@each("field", ["generation_id", "minimum_generation_id", "sync_id"])
 def test_a_missing_id_names_stream_field_and_the_platform_version(field: str) -> None:
     error = error_of(catalog(configured(), configured("orders", **{field: None})))
     assert "'shop.orders'" in error.message
@@ -123,7 +124,7 @@ def test_a_sync_id_alone_does_not_make_generations_optional() -> None:
     assert "0.63.7" in error_of(catalog(configured(generation_id=None, minimum_generation_id=None))).message
 
 
-@pytest.mark.parametrize(
+@each(
     ("changed", "named"),
     [
         ({"minimum_generation_id": 3}, "hybrid"),
@@ -154,7 +155,7 @@ def test_what_is_not_supported_is_refused_by_stream_and_field(changed: dict[str,
     assert named in error.message
 
 
-@pytest.mark.parametrize("files", [{}, {"include_files": None}, {"include_files": False}])
+@each("files", [{}, {"include_files": None}, {"include_files": False}])
 def test_a_file_based_stream_without_its_files_is_like_any_other(files: dict[str, Any]) -> None:
     file_based = parse_catalog(catalog(configured(described={"is_file_based": True}, **files)))
     assert file_based == parse_catalog(catalog(configured()))
@@ -176,9 +177,7 @@ def test_a_stream_that_is_there_twice_is_refused_also_when_only_the_spelling_of_
     assert "twice" in error.message
 
 
-@pytest.mark.parametrize(
-    "text", [b"", b"{", b"[]", b"{}", b'{"streams": {}}', b"\xff", b"[" * 100_000, b'"streams"'], ids=lambda text: ascii(text[:20])
-)
+@each("text", [b"", b"{", b"[]", b"{}", b'{"streams": {}}', b"\xff", b"[" * 100_000, b'"streams"'], ids=lambda text: ascii(text[:20]))
 def test_what_is_no_catalog_says_so(text: bytes) -> None:
     assert "--catalog" in error_of(text).message
 
@@ -187,7 +186,7 @@ def test_no_streams_is_refused() -> None:
     assert "no streams" in error_of(b'{"streams": []}').message
 
 
-@pytest.mark.parametrize("entry", [1, {}, {"stream": None}, {"stream": {}}, {"stream": {"name": 1}}])
+@each("entry", [1, {}, {"stream": None}, {"stream": {}}, {"stream": {"name": 1}}])
 def test_a_nameless_stream_is_named_by_its_number(entry: Any) -> None:
     assert "number 2" in error_of(catalog(configured(), entry)).message
 
@@ -196,7 +195,7 @@ def test_a_namespace_that_is_no_text_is_refused() -> None:
     assert "namespace" in error_of(catalog(configured(described={"namespace": 5}))).message
 
 
-@pytest.mark.parametrize("levels", [20_000, 40_000])
+@each("levels", [20_000, 40_000])
 def test_a_schema_that_is_nested_too_deep_to_be_read_names_its_stream(levels: int) -> None:
     sound, deep = configured("sound"), configured("deep", described={"json_schema": "DEEP"})
     schema = '{"properties":{"inner":' * levels + '{"type":"string"}' + "}}" * levels
@@ -205,6 +204,6 @@ def test_a_schema_that_is_nested_too_deep_to_be_read_names_its_stream(levels: in
     assert "'shop.deep', json_schema: is nested too deep" in error.message
 
 
-@pytest.mark.parametrize("text", ["[" * 9_999, '{"streams":' + "[" * 9_999 + "]" * 9_999 + "}", '{"a":' * 9_999 + "1" + "}" * 9_999])
+@each("text", ["[" * 9_999, '{"streams":' + "[" * 9_999 + "]" * 9_999 + "}", '{"a":' * 9_999 + "1" + "}" * 9_999])
 def test_what_is_nested_too_deep_and_no_catalog_is_refused(text: str) -> None:
     assert "nested too deep" in error_of(text.encode()).message

@@ -8,6 +8,7 @@ import pytest
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.protocol.catalog import DestinationSyncMode, parse_catalog
 from destination_s3_spark.protocol.discovered import configured_catalog, discovered_streams
+from unit_tests.cases import each
 
 SCHEMA = {"type": "object", "properties": {"id": {"type": "integer"}}}
 BOTH = ["full_refresh", "incremental"]
@@ -50,7 +51,7 @@ def test_the_connector_takes_what_is_made() -> None:
     assert not catalog.has_generations
 
 
-@pytest.mark.parametrize(
+@each(
     ("select", "names"),
     [
         (("orders",), ["orders"]),
@@ -69,7 +70,7 @@ def test_modes_can_be_asked_for() -> None:
     assert asked == {"orders": ("full_refresh", "append_dedup")}
 
 
-@pytest.mark.parametrize(
+@each(
     ("stream", "choice", "words"),
     [
         (COUNTRIES, {"sync_mode": "incremental"}, "countries cannot be read incrementally: its source only reads it as a whole"),
@@ -86,7 +87,7 @@ def test_what_cannot_be_is_refused(stream: dict[str, Any], choice: dict[str, Any
     assert words in caught.value.message
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         json.dumps({"type": "CATALOG", "catalog": {"streams": [ORDERS]}}),
@@ -99,7 +100,7 @@ def test_the_catalog_is_found_in_the_output_of_discover(text: str) -> None:
     assert discovered_streams(text.encode()) == [ORDERS]
 
 
-@pytest.mark.parametrize("text", ["", "noise", '{"type":"LOG"}', '{"streams": []}', '{"streams": [1]}', "[1]", "\\xff"])
+@each("text", ["", "noise", '{"type":"LOG"}', '{"streams": []}', '{"streams": [1]}', "[1]", "\\xff"])
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="no catalog with streams"):
         discovered_streams(text.encode())

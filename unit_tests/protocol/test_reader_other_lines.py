@@ -13,6 +13,7 @@ import zstandard
 from destination_s3_spark.errors import DataError
 from destination_s3_spark.protocol.messages import Event, Idle, Records
 from destination_s3_spark.protocol.reader import MIB, MOST_UNKNOWN_NAMED, ProtocolReader
+from unit_tests.cases import each
 from unit_tests.protocol.source_lines import CatalogOf, Tell, in_blocks, lines, record, state, status
 
 IGNORED = [
@@ -38,15 +39,16 @@ IGNORED = [
 ]
 
 
-@pytest.mark.parametrize(("line", "counted"), IGNORED)
+@each(("line", "counted"), IGNORED)
 def test_what_says_nothing_to_a_destination_is_counted_and_ignored(catalog_of: CatalogOf, line: bytes, counted: str) -> None:
     reader = ProtocolReader(catalog_of("users"))
     assert list(reader.events([lines(line)])) == [Idle()]
     assert reader.counts.ignored == Counter({counted: 1})
 
 
-@pytest.mark.parametrize("line", [b"plain log text", b"[1]", b"5", b'"{"', b"\xff\xfe", b"\x00", b"2024-01-01 INFO {not json}"])
+@each("line", [b"plain log text", b"[1]", b"5", b'"{"', b"\xff\xfe", b"\x00", b"2024-01-01 INFO {not json}"])
 def test_lines_that_are_no_objects_are_noise(catalog_of: CatalogOf, line: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.clear()
     reader = ProtocolReader(catalog_of("users"))
     assert list(reader.events([lines(line, b"", b" \t\r", line)])) == [Idle()]
     assert (reader.counts.noise, reader.counts.blank, reader.counts.first_without_message) == (2, 2, 0)
@@ -66,8 +68,8 @@ def test_without_such_lines_there_is_no_first_one(catalog_of: CatalogOf) -> None
     assert (reader.counts.noise, reader.counts.blank, reader.counts.first_without_message) == (0, 0, None)
 
 
-@pytest.mark.parametrize("message", [record(), state(1), b'{"type": "RECORD"', b'"type" :"STATE", "state":{}}'])
-@pytest.mark.parametrize("before", [b"printed without a line end", b"\xef\xbb\xbf", b"\x00", b"["])
+@each("message", [record(), state(1), b'{"type": "RECORD"', b'"type" :"STATE", "state":{}}'])
+@each("before", [b"printed without a line end", b"\xef\xbb\xbf", b"\x00", b"["])
 def test_a_message_behind_something_else_stops_the_sync(catalog_of: CatalogOf, before: bytes, message: bytes) -> None:
     first = lines(record())
     with pytest.raises(DataError, match=f"at byte {len(first)} cannot be read: there is other text before the message"):
@@ -81,8 +83,8 @@ def test_noise_between_records_keeps_offsets_exact(catalog_of: CatalogOf, story:
     assert [event[2] for event in told] == [0, size + 6, 2 * size + 7, 3 * size + 7]
 
 
-@pytest.mark.parametrize("filler", [b"x", b" ", b"{"])
-@pytest.mark.parametrize("block_bytes", [1000, MIB])
+@each("filler", [b"x", b" ", b"{"])
+@each("block_bytes", [1000, MIB])
 def test_a_line_without_an_end_is_refused_once_it_is_too_long(catalog_of: CatalogOf, filler: bytes, block_bytes: int) -> None:
     before = lines(record(), record())
     taken, read = 0, list[Event]()
@@ -117,8 +119,8 @@ def test_only_the_first_unknown_streams_are_named(catalog_of: CatalogOf, caplog:
     assert (len(reader.counts.unknown_streams), reader.counts.unknown_streams.total()) == (MOST_UNKNOWN_NAMED + 1, 1000)
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, zstandard.ZstdCompressor().compress])
-@pytest.mark.parametrize("block_bytes", [5, 10_000])
+@each("pack", [gzip.compress, lzma.compress, zstandard.ZstdCompressor().compress])
+@each("block_bytes", [5, 10_000])
 def test_a_compressed_input_is_said_to_be_one(catalog_of: CatalogOf, pack: Callable[[bytes], bytes], block_bytes: int) -> None:
     packed = pack(lines(*(record(data=f'{{"n":{number}}}') for number in range(1000))))
     with pytest.raises(DataError, match="no messages but a file compressed by"):

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-import pytest
-
 from destination_s3_spark.protocol.routing import PythonLineRouter, Routes
 from destination_s3_spark.stream_id import StreamId
+from unit_tests.cases import each
 
 USERS, SHOP_ORDERS = StreamId(None, "users"), StreamId("shop", "orders")
 STREAMS = (USERS, SHOP_ORDERS)
@@ -35,7 +34,7 @@ def test_digits_of_emitted_at_do_not_matter_and_what_surrounds_them_does() -> No
         assert (routes.find(line) is not None) == found, line
 
 
-@pytest.mark.parametrize(
+@each(
     "line",
     [
         b'{"record":{"stream":"users","data":1},"type":"RECORD"}',

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.kernel import KERNEL
 from destination_s3_spark.protocol.routing import LineRouter, NativeLineRouter, PythonLineRouter
+from unit_tests.cases import each
 
 ROUTERS = [PythonLineRouter, *([NativeLineRouter] if KERNEL is not None else [])]
 USERS, ORDERS = b'{"stream":"users","data":', b'{"stream":"orders","data":'
@@ -60,8 +63,10 @@ def test_lines_of_a_forgotten_stream_are_unknown(router: LineRouter) -> None:
     assert text[router.route(text, 0, len(text), 0) :].startswith(USERS)
 
 
-@pytest.mark.parametrize("line", [b"\n", b" \n", USERS[:-1] + b"\n", b'{"data":1}\n', b"\xff" + USERS + b"1}\n", b"x" * 100_000 + b"\n"])
-def test_any_other_line_is_unknown(router: LineRouter, line: bytes) -> None:
+@each("of", ROUTERS)
+@each("line", [b"\n", b" \n", USERS[:-1] + b"\n", b'{"data":1}\n', b"\xff" + USERS + b"1}\n", b"x" * 100_000 + b"\n"])
+def test_any_other_line_is_unknown(of: Callable[[int], LineRouter], line: bytes) -> None:
+    router = learnt(of(3))
     text = line + USERS + b"1}\n"
     assert router.route(text, 0, len(text), 0) == 0
     assert taken(router) == []

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from airbyte_cdk.utils.airbyte_secrets_utils import get_secrets
 
 from destination_s3_spark.protocol.secrets import SecretFilter, secrets_of
+from unit_tests.cases import each
 
 SCHEMA = {
     "properties": {
@@ -44,7 +44,7 @@ def test_a_secret_inside_another_leaves_nothing_of_either() -> None:
     assert secrets.masked("an xabcx and an abc") == "an **** and an ****"
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "masked"),
     [
         ("c_testunions, attest, test2, my-test, test.users, shop.test", None),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from destination_s3_spark.protocol.reader import read_envelope
 from destination_s3_spark.protocol.state import StateKind, StateMessage, Totals, parse_state
 from destination_s3_spark.stream_id import StreamId
+from unit_tests.cases import each
 
 STREAMS = {StreamId("shop", "users"): 0, StreamId(None, "users"): 1}
 DESCRIPTOR = b'"stream_descriptor":{"name":"users","namespace":"shop"}'
@@ -67,7 +68,7 @@ EXTRAS = [
 ]
 
 
-@pytest.mark.parametrize(
+@each(
     "line",
     [stream_state(blob) for blob in BLOBS] + [stream_state(b'{"c":1}', more) for more in EXTRAS],
     ids=lambda line: ascii(line[100:160]),
@@ -106,7 +107,7 @@ WHOLE_LINES = [
 ]
 
 
-@pytest.mark.parametrize(("line", "kind", "stream"), WHOLE_LINES)
+@each(("line", "kind", "stream"), WHOLE_LINES)
 def test_every_shape_of_state_comes_back_byte_for_byte(line: bytes, kind: StateKind, stream: int | None) -> None:
     message = parsed(line)
     assert (message.kind, message.stream) == (kind, stream)
@@ -120,7 +121,7 @@ def test_an_empty_state_gets_the_count_without_a_comma() -> None:
     assert parsed(b'{"type":"STATE","state":{}}').echo(0) == b'{"type":"STATE","state":{"destinationStats":{"recordCount":0.0}}}\n'
 
 
-@pytest.mark.parametrize(
+@each(
     ("stats", "expected"),
     [
         (b"null", b'{"recordCount":12.0}'),
@@ -138,13 +139,13 @@ def test_an_empty_state_gets_the_count_without_a_comma() -> None:
         (rb'{"record\u0043ount":1}', rb'{"record\u0043ount":12.0}'),
     ],
 )
-@pytest.mark.parametrize("key", [b'"destinationStats"', rb'"destination\u0053tats"'])
+@each("key", [b'"destinationStats"', rb'"destination\u0053tats"'])
 def test_statistics_that_are_there_are_kept_and_only_the_count_is_ours(stats: bytes, expected: bytes, key: bytes) -> None:
     line = stream_state(b'{"destinationStats":{"recordCount":1}}', b"," + key + b":%b" % stats + b',"id":3')
     assert parsed(line).echo(12) == line.replace(key + b":" + stats, key + b":" + expected) + b"\n"
 
 
-@pytest.mark.parametrize(("count", "written"), [(0, b"0.0"), (1, b"1.0"), (1000, b"1000.0"), (10**17, b"100000000000000000.0")])
+@each(("count", "written"), [(0, b"0.0"), (1, b"1.0"), (1000, b"1000.0"), (10**17, b"100000000000000000.0")])
 def test_the_count_is_a_double_and_never_in_exponent_form(count: int, written: bytes) -> None:
     assert b'"recordCount":' + written + b"}" in parsed(stream_state(b"{}")).echo(count)
 
@@ -160,7 +161,7 @@ def test_the_hash_is_of_the_blob_alone() -> None:
     assert legacy.state_hash == hashlib.sha256(b'{"a":1.0}').hexdigest()
 
 
-@pytest.mark.parametrize(
+@each(
     "line",
     [
         b'{"type":"STATE"}',
@@ -207,8 +208,8 @@ def counted(line: bytes) -> StateMessage:
     return replace(parsed(line), totals=TOTALS)
 
 
-@pytest.mark.parametrize("more", EXTRAS)
-@pytest.mark.parametrize("blob", BLOBS, ids=lambda blob: ascii(blob[:40]))
+@each("more", EXTRAS)
+@each("blob", BLOBS, ids=lambda blob: ascii(blob[:40]))
 def test_a_stream_state_carries_the_totals_of_its_stream(blob: bytes, more: bytes) -> None:
     line = stream_state(blob, more)
     echoed = counted(line).echo(1000)
@@ -227,7 +228,7 @@ def test_a_legacy_state_carries_the_totals_of_all_streams() -> None:
     assert counted(line).echo(1000).endswith(b'"recordCount":1000.0}' + ALL + b"}}\n")
 
 
-@pytest.mark.parametrize("odd", [b"", b',"n":NaN', rb',"s":"\ud800"', b',"stream_states":[]'], ids=["plain", "NaN", "surrogate", "twice"])
+@each("odd", [b"", b',"n":NaN', rb',"s":"\ud800"', b',"stream_states":[]'])
 def test_each_entry_of_a_global_state_carries_the_totals_of_its_stream(odd: bytes) -> None:
     entries = [
         b"{" + DESCRIPTOR + b',"stream_state":{"a":[1, {"b":2}]}%b}' % odd,
@@ -250,9 +251,7 @@ def test_each_entry_of_a_global_state_carries_the_totals_of_its_stream(odd: byte
 NO_ENTRIES = [b"null", b"{}", b"[]", b"[ ]", b'"text"', b'[1,null,{},[],{"stream_descriptor":{}},{"stream_descriptor":{"name":7}}]']
 
 
-@pytest.mark.parametrize(
-    "blob", [b"null", b'"text"', b"[1]", b'{"shared_state":1}', *(b'{"stream_states":%b}' % states for states in NO_ENTRIES)]
-)
+@each("blob", [b"null", b'"text"', b"[1]", b'{"shared_state":1}', *(b'{"stream_states":%b}' % states for states in NO_ENTRIES)])
 def test_a_global_state_without_entries_of_streams_is_left_alone(blob: bytes) -> None:
     line = b'{"type":"STATE","state":{"type":"GLOBAL","global":%b}}' % blob
     assert STATS.sub(b"", counted(line).echo(1000).replace(ALL, b"")) == line + b"\n"

@@ -14,6 +14,7 @@ import pytest
 from destination_s3_spark.errors import Bug, ConfigError, DataError, Fenced, SyncError, TransientError
 from destination_s3_spark.protocol.writer import ProtocolLogHandler, ProtocolWriter
 from destination_s3_spark.stream_id import StreamId
+from unit_tests.cases import each
 
 SECRET = 'sup3r "secret" \\key'
 
@@ -69,7 +70,7 @@ def test_each_line_is_flushed_before_the_call_returns() -> None:
         assert json.loads(out.read() or b"") == {"type": "LOG", "log": {"level": "INFO", "message": "hello"}}
 
 
-@pytest.mark.parametrize(
+@each(
     ("error", "failure_type"),
     [
         (ConfigError("c"), "config_error"),
@@ -79,10 +80,9 @@ def test_each_line_is_flushed_before_the_call_returns() -> None:
         (Bug("b"), "system_error"),
     ],
 )
-def test_an_error_carries_its_message_and_failure_type(
-    writer: ProtocolWriter, output: io.BytesIO, error: SyncError, failure_type: str
-) -> None:
-    writer.trace_error(raised(error))
+def test_an_error_carries_its_message_and_failure_type(error: SyncError, failure_type: str) -> None:
+    output = io.BytesIO()
+    ProtocolWriter(output).trace_error(raised(error))
     message = sent(output)[0]
     assert (message["type"], message["trace"]["type"]) == ("TRACE", "ERROR")
     assert isinstance(message["trace"]["emitted_at"], int)
@@ -92,17 +92,16 @@ def test_an_error_carries_its_message_and_failure_type(
     assert "stream_descriptor" not in details
 
 
-@pytest.mark.parametrize(
+@each(
     ("stream", "described"),
     [
         (StreamId("shop", "users"), {"name": "users", "namespace": "shop"}),
         (StreamId(None, "users"), {"name": "users"}),
     ],
 )
-def test_an_error_names_the_stream_it_concerns(
-    writer: ProtocolWriter, output: io.BytesIO, stream: StreamId, described: dict[str, str]
-) -> None:
-    writer.trace_error(DataError("x", stream=stream))
+def test_an_error_names_the_stream_it_concerns(stream: StreamId, described: dict[str, str]) -> None:
+    output = io.BytesIO()
+    ProtocolWriter(output).trace_error(DataError("x", stream=stream))
     assert sent(output)[0]["trace"]["error"]["stream_descriptor"] == described
 
 
