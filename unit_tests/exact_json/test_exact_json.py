@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from destination_s3_spark.exact_json.members import elements, members
 from destination_s3_spark.exact_json.values import split_object, string_value
+from unit_tests.cases import each
 
 ODD_VALUES = [
     b"NaN",
@@ -29,7 +30,7 @@ ODD_VALUES = [
 ]
 
 
-@pytest.mark.parametrize("value", ODD_VALUES, ids=lambda value: ascii(value[:40]))
+@each("value", ODD_VALUES, ids=lambda value: ascii(value[:40]))
 def test_a_value_comes_back_with_its_exact_text(value: bytes) -> None:
     text = b' \t{ "first" : 1 ,"odd"\r: ' + value + b' , "last":[NaN]}  '
     assert split_object(text) == {"first": b"1", "odd": value, "last": b"[NaN]"}
@@ -40,7 +41,7 @@ def test_members_keep_order_duplicates_and_places() -> None:
     assert [(member.key, text[member.start : member.end]) for member in members(text)] == [("a", b"1"), ("b", b"NaN"), ("a", b'{"c":2}')]
 
 
-@pytest.mark.parametrize("tail", [b"", b',"n":NaN'])
+@each("tail", [b"", b',"n":NaN'])
 def test_the_last_of_duplicate_keys_wins_on_both_ways(tail: bytes) -> None:
     assert split_object(b'{"a":1,"a":2' + tail + b"}")["a"] == b"2"
 
@@ -56,7 +57,7 @@ def test_members_of_a_part_of_a_text() -> None:
     assert [(member.key, member.start, member.end) for member in members(text, 2, len(text) - 2)] == [("a", 7, 14)]
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         b"",
@@ -90,7 +91,7 @@ def test_what_is_not_one_complete_object_is_refused_without_its_content(text: by
         split_object(text)
 
 
-@pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"a":', b"}")])
+@each(("opening", "closing"), [(b"[", b"]"), (b'{"a":', b"}")])
 def test_depth_is_no_limit(opening: bytes, closing: bytes) -> None:
     value = opening * 100_000 + b"1" + closing * 100_000
     assert split_object(b'{"deep":' + value + b',"b":2}') == {"deep": value, "b": b"2"}
@@ -98,7 +99,7 @@ def test_depth_is_no_limit(opening: bytes, closing: bytes) -> None:
         split_object(b'{"deep":' + value[:-1] + b',"b":2}')
 
 
-@pytest.mark.parametrize("unit", [b"x", rb"\"", rb"\u0041"])
+@each("unit", [b"x", rb"\"", rb"\u0041"])
 def test_a_string_of_megabytes_needs_no_stack(unit: bytes) -> None:
     value = b'"' + unit * (8 * 2**20 // len(unit)) + b'"'
     assert split_object(b'{"n":NaN,"s":' + value + b"}")["s"] == value
@@ -147,7 +148,7 @@ def test_string_value_reads_text_only() -> None:
             string_value(text)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "expected"),
     [
         (b"[]", []),
@@ -165,7 +166,7 @@ def test_elements_are_where_they_stand(text: bytes, expected: list[bytes]) -> No
     assert [whole[start:end] for start, end in found] == expected
 
 
-@pytest.mark.parametrize("text", [b"", b"{}", b"[", b"[1", b"[1,", b"[1,]", b"[1 2]", b"[NaN,]", b"[NaN 1]", b"[NaN]]", b"[]]", b"1"])
+@each("text", [b"", b"{}", b"[", b"[1", b"[1,", b"[1,]", b"[1 2]", b"[NaN,]", b"[NaN 1]", b"[NaN]]", b"[]]", b"1"])
 def test_what_is_no_array_has_no_elements(text: bytes) -> None:
     with pytest.raises(ValueError, match="not one complete"):
         elements(text)
