@@ -5,17 +5,17 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from destination_s3_spark.change_log.lines import json_texts, plain_texts
+from unit_tests.cases import each
 
 UTC = pa.timestamp("us", tz="UTC")
 DAY_US = 86_400_000_000
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "value", "text"),
     [
         (pa.bool_(), True, "true"),
@@ -37,7 +37,7 @@ def test_plain_values(kind: pa.DataType, value: Any, text: str) -> None:
     assert plain_texts(pa.array([value, None], kind)).to_pylist() == [text, None]
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "number", "text"),
     [
         (pa.date32(), 0, "1970-01-01"),

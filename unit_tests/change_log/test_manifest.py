@@ -12,6 +12,7 @@ from destination_s3_spark.chain.files import OperationCount
 from destination_s3_spark.change_log.manifest import LogFile, LogKind, Manifest, manifest_of
 from destination_s3_spark.change_log.options import ChangeLogFormat, ChangeLogOptions
 from destination_s3_spark.errors import DataError
+from unit_tests.cases import each
 
 
 @pytest.fixture
@@ -64,13 +65,13 @@ def test_members_of_newer_versions_are_passed_over(manifest: Manifest) -> None:
     assert Manifest.from_bytes(json.dumps(newer).encode(), "key") == manifest
 
 
-@pytest.mark.parametrize("spoilt", [b"", b"{}", b"[1]", b"\xff"])
+@each("spoilt", [b"", b"{}", b"[1]", b"\xff"])
 def test_what_is_no_manifest_is_named(spoilt: bytes) -> None:
     with pytest.raises(DataError, match=r"lake/x-manifest\.json"):
         Manifest.from_bytes(spoilt, "lake/x-manifest.json")
 
 
-@pytest.mark.parametrize("different", [{"format": "avro"}, {"formatVersion": 2}])
+@each("different", [{"format": "avro"}, {"formatVersion": 2}])
 def test_a_manifest_of_a_newer_version_is_refused(manifest: Manifest, different: dict[str, Any]) -> None:
     newer = {**json.loads(manifest.to_bytes()), **different}
 

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-import pytest
-
 from destination_s3_spark.change_log.manifest import GroupName, LogKind, LogName
+from unit_tests.cases import each
 
 TOKEN = "12345678900000000300000007"
 
@@ -28,7 +27,7 @@ def test_names_sort_in_log_order_and_a_groups_manifest_behind_its_files() -> Non
     assert sorted(names) == names
 
 
-@pytest.mark.parametrize("name", ["", "x", f"9-{TOKEN}-00000-changes.csv.gz", f"00000000000000000009-{TOKEN}-00000-deltas.csv.gz"])
+@each("name", ["", "x", f"9-{TOKEN}-00000-changes.csv.gz", f"00000000000000000009-{TOKEN}-00000-deltas.csv.gz"])
 def test_other_names_are_none_of_ours(name: str) -> None:
     assert LogName.parse(name) is None
     assert GroupName.of_manifest(name) is None

@@ -9,7 +9,6 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,13 +16,13 @@ from destination_s3_spark.chain.files import OperationCount
 from destination_s3_spark.change_log.manifest import LogKind, Manifest, manifest_of
 from destination_s3_spark.change_log.options import ChangeLogFormat, ChangeLogOptions
 from destination_s3_spark.change_log.parsing import read_events, read_rows
-from unit_tests.examples import examples
+from unit_tests.cases import each
+from unit_tests.sampling import examples
 
 EVERY_FORMAT = [
     *(ChangeLogOptions(form) for form in ChangeLogFormat),
     ChangeLogOptions(ChangeLogFormat.REPLICANT_CSV, include_header=True),
 ]
-NAMES = [f"{options.format.value}{'_with_header' * options.include_header}" for options in EVERY_FORMAT]
 
 USERS = [
     ("id", pa.int64()),
@@ -60,7 +59,7 @@ def fits(options: ChangeLogOptions, images: Sequence[dict[str, Any]]) -> bool:
     return options.format is not ChangeLogFormat.REPLICANT_JSON or all(image.get("text") != "null" for image in images)
 
 
-@pytest.mark.parametrize("options", EVERY_FORMAT, ids=NAMES)
+@each("options", EVERY_FORMAT)
 @examples(40)
 @given(events=EVENTS)
 def test_events_read_back(
@@ -82,7 +81,7 @@ def test_events_read_back(
     ]
 
 
-@pytest.mark.parametrize("options", EVERY_FORMAT, ids=NAMES)
+@each("options", EVERY_FORMAT)
 @examples(40)
 @given(rows=st.lists(st.fixed_dictionaries(VALUES), min_size=1, max_size=20))
 def test_rows_read_back(log: Callable[..., Any], options: ChangeLogOptions, rows: list[dict[str, Any]]) -> None:
@@ -94,8 +93,8 @@ def test_rows_read_back(log: Callable[..., Any], options: ChangeLogOptions, rows
     assert read == rows
 
 
-@pytest.mark.parametrize("options", EVERY_FORMAT, ids=NAMES)
-@pytest.mark.parametrize("width", [1, len(USERS)])
+@each("options", EVERY_FORMAT)
+@each("width", [1, len(USERS)])
 def test_rows_of_nothing_but_null_read_back(log: Callable[..., Any], options: ChangeLogOptions, width: int) -> None:
     users = log(USERS[:width], ["id"], options)
     rows = [dict.fromkeys(users.columns.row_schema.names)] * 3
@@ -103,7 +102,7 @@ def test_rows_of_nothing_but_null_read_back(log: Callable[..., Any], options: Ch
     assert list(read_rows(described(users, LogKind.SNAPSHOT), io.BytesIO(users.snapshot_file([users.rows(rows)])))) == rows
 
 
-@pytest.mark.parametrize("options", EVERY_FORMAT, ids=NAMES)
+@each("options", EVERY_FORMAT)
 def test_decimals_keep_all_digits_in_every_format(log: Callable[..., Any], options: ChangeLogOptions) -> None:
     kinds = [
         ("id", pa.decimal128(38, 2)),
@@ -123,7 +122,7 @@ def test_decimals_keep_all_digits_in_every_format(log: Callable[..., Any], optio
     assert event.new == read == row
 
 
-@pytest.mark.parametrize("options", EVERY_FORMAT, ids=NAMES)
+@each("options", EVERY_FORMAT)
 def test_dates_and_times_are_the_same_text_in_every_format(log: Callable[..., Any], options: ChangeLogOptions) -> None:
     times = log(TIMES, ["id"], options)
     row = {"id": 1, "day": date(2024, 2, 29), "clock": time(9, 30, 0, 5), "at": datetime(2024, 2, 29, 12, tzinfo=UTC)}
@@ -144,7 +143,7 @@ def test_replicants_json_cannot_tell_the_text_null(log: Callable[..., Any]) -> N
     assert event.new == {"text": None}
 
 
-@pytest.mark.parametrize("options", EVERY_FORMAT, ids=NAMES)
+@each("options", EVERY_FORMAT)
 def test_a_file_of_many_events_is_read_to_its_end(log: Callable[..., Any], options: ChangeLogOptions) -> None:
     users = log(USERS, ["id"], options)
     events = users.events([("U", {"text": f"line\n{n}"}, {"id": n}, "{}") for n in range(20_000)])

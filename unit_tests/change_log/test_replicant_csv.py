@@ -13,6 +13,7 @@ import pytest
 from destination_s3_spark.chain.files import OperationCount
 from destination_s3_spark.change_log.options import ChangeLogFormat, ChangeLogOptions
 from destination_s3_spark.stream_id import StreamId
+from unit_tests.cases import each
 
 DATA = Path(__file__).parent / "data"
 REGION = [("r_comment", pa.string()), ("r_name", pa.string()), ("r_regionkey", pa.int64())]
@@ -38,10 +39,9 @@ def region_events(cursors: list[str]) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "file"),
     [(BARE_QUOTED, "replicant_realtime.csv"), (WITH_HEADER, "replicant_realtime_with_header.csv")],
-    ids=["bare", "header"],
 )
 def test_the_rows_of_arcions_page_come_out_byte_for_byte(
     log: Callable[..., Any], region_events: list[Any], options: ChangeLogOptions, file: str
@@ -71,7 +71,7 @@ def test_equal_events_give_equal_bytes_whenever_they_are_written(log: Callable[.
     assert written[4:8] == bytes(4), "gzip's header has a time"
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "cell"),
     [
         (None, b"NULL"),
@@ -127,9 +127,7 @@ def test_a_snapshot_of_an_empty_table_is_an_empty_file(log: Callable[..., Any]) 
     assert gzip.decompress(log(TEXT, ["id"]).snapshot_file([])) == b""
 
 
-@pytest.mark.parametrize(
-    "case", json.loads((DATA / "exists_matrix.json").read_text())["matrix"], ids=lambda c: "-".join(map(str, c.values()))
-)
+@each("case", json.loads((DATA / "exists_matrix.json").read_text())["matrix"], ids=lambda c: "-".join(map(str, c.values())))
 def test_exists_says_which_image_a_column_is_in(log: Callable[..., Any], case: dict[str, Any]) -> None:
     kinds = ("pk", "changed", "unchanged")
     columns = log([(kind, pa.int64()) for kind in kinds], ["pk"])

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pytest
 
 from destination_s3_spark.chain.files import OperationCount
 from destination_s3_spark.change_log.options import ChangeLogFormat, ChangeLogOptions
 from destination_s3_spark.change_log.replicant import objects_hash
 from destination_s3_spark.stream_id import StreamId
+from unit_tests.cases import each
 
 PAGE = Path(__file__).parent / "data" / "replicant_realtime.jsonl"
 REGION = [("r_regionkey", pa.int64()), ("r_comment", pa.string()), ("r_name", pa.string())]
@@ -61,7 +61,7 @@ def test_a_stream_without_namespace_has_no_schema(log: Callable[..., Any]) -> No
     assert event["tableName"]["namespace"] == {"catalog": None, "schema": None, "hash": 961}
 
 
-@pytest.mark.parametrize(
+@each(
     ("catalog", "schema", "table", "namespace_hash", "table_hash"),
     [
         (None, "io_blitzz", "region", 696406511, -821029210),
