@@ -18,6 +18,7 @@ from destination_s3_spark.delta_log.actions import (
     decode_checkpoint,
     encode_checkpoint,
 )
+from unit_tests.cases import each
 from unit_tests.chain.fake_store import FakeStore
 from unit_tests.delta_log.written_log import METADATA, PROTOCOL, added, adds_of, begun, in_delta_rs
 
@@ -26,7 +27,7 @@ DIVIDED = Metadata("m", METADATA.schema_string, ["day"], {"a": "b"})
 TWO = (Transaction("t", 3, 5), Transaction("other", 1))
 
 
-@pytest.mark.parametrize(
+@each(
     "contents",
     [
         [PROTOCOL, METADATA, *TWO, *(added(number, data_change=False) for number in range(3))],
@@ -34,7 +35,6 @@ TWO = (Transaction("t", 3, 5), Transaction("other", 1))
         [FEATURES, DIVIDED, TWO[0], added(1, data_change=False, partition_values={"day": None}, stats=None)],
         [FEATURES, DIVIDED, TWO[0], added(1, data_change=False, partition_values={"day": "x"}, path="day=x/%25.parquet")],
     ],
-    ids=["files", "an empty table", "without statistics", "a partition"],
 )
 def test_a_checkpoint_is_read_back(contents: list[Action]) -> None:
     body, size = encode_checkpoint(contents)
@@ -93,7 +93,7 @@ def with_sidecar() -> bytes:
     return written(table.append_column("sidecar", pa.array(["x", *[None] * (table.num_rows - 1)])))
 
 
-@pytest.mark.parametrize("body", [b"", b"PAR1", encode_checkpoint([PROTOCOL, METADATA])[0][:-20]])
+@each("body", [b"", b"PAR1", encode_checkpoint([PROTOCOL, METADATA])[0][:-20]])
 def test_a_torn_checkpoint_is_refused(body: bytes) -> None:
     with pytest.raises(Malformed):
         decode_checkpoint(body)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from destination_s3_spark.delta_log.actions import Action, Metadata, Remove, Transaction
 from destination_s3_spark.delta_log.log import KEPT, DeltaLog, DeltaState, UnreadableLog, VersionTaken, commit_hash
 from destination_s3_spark.errors import TransientError
+from unit_tests.cases import each
 from unit_tests.chain.fake_store import FakeStore, Fault
 from unit_tests.delta_log.written_log import METADATA, PROTOCOL, ROOT, added, adds_of, begun, commit, in_delta_rs
 
@@ -84,7 +85,7 @@ def test_other_objects_in_the_folder_are_not_read() -> None:
     assert state(log).version == 1
 
 
-@pytest.mark.parametrize("lost", [0, 2])
+@each("lost", [0, 2])
 def test_a_gap_is_named(lost: int) -> None:
     store = FakeStore()
     log = begun(store, 5)
@@ -128,7 +129,7 @@ def test_of_two_writers_of_a_version_one_wins() -> None:
     assert not log.holds(2, commit_hash(first))
 
 
-@pytest.mark.parametrize("fault", [Fault.TIMEOUT_BEFORE, Fault.TIMEOUT_AFTER])
+@each("fault", [Fault.TIMEOUT_BEFORE, Fault.TIMEOUT_AFTER])
 def test_a_put_without_an_answer_is_looked_at(fault: Fault) -> None:
     store = FakeStore()
     log = begun(store, 1)

@@ -6,13 +6,13 @@ import json
 from typing import Any
 
 import pyarrow as pa
-import pytest
 from deltalake import Schema
 
 from destination_s3_spark.delta_log.actions import delta_columns
-from destination_s3_spark.schema.airbyte_type import AirbyteType, Field
+from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.arrow import arrow_type
 from destination_s3_spark.schema.encodings import has_time
+from unit_tests.cases import each
 from unit_tests.schema.every_type import EVERYWHERE
 from unit_tests.schema.of_arrow import fields_of
 
@@ -25,7 +25,7 @@ def fields(schema: pa.Schema, partition: tuple[str, str] | None = None) -> list[
     return list(found["fields"])
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "name"),
     [
         (pa.string(), "string"),
@@ -80,8 +80,9 @@ def test_a_partition_column_comes_last_and_has_no_statistics() -> None:
     assert found.names == ("id",)
 
 
-@pytest.mark.parametrize("of", EVERYWHERE.values(), ids=EVERYWHERE)
-def test_every_type_in_every_place_is_what_delta_rs_makes_of_arrows(of: AirbyteType) -> None:
+@each("name", EVERYWHERE)
+def test_every_type_in_every_place_is_what_delta_rs_makes_of_arrows(name: str) -> None:
+    of = EVERYWHERE[name]
     found = delta_columns([Field("c", "c", of)])
     if has_time(arrow_type(of)):
         assert found.left_out
