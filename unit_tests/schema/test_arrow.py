@@ -5,6 +5,7 @@ import pytest
 
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Field, Object, Scalar, SchemalessArray, SchemalessObject, Union
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, arrow_field, arrow_type, schema_from_text, schema_to_text
+from unit_tests.cases import each
 
 UTC_MICROS = pa.timestamp("us", tz="UTC")
 MICROS_OF_DAY = pa.time64("us")
@@ -12,7 +13,7 @@ OBJECT = Object((Field("é", "e", Scalar.NUMBER), Field("deep", "deep", Array(Ar
 RECORD = pa.struct([("e", pa.float64()), ("deep", pa.list_(pa.list_(pa.date32())))])
 
 
-@pytest.mark.parametrize(
+@each(
     ("airbyte_type", "expected"),
     [
         (Scalar.STRING, pa.string()),
@@ -68,7 +69,7 @@ def test_an_arrow_schema_reads_back_from_its_text() -> None:
     assert schema_from_text(schema_to_text(schema)).equals(schema, check_metadata=True)
 
 
-@pytest.mark.parametrize("text", ["not base64!", "AAAA", ""])
+@each("text", ["not base64!", "AAAA", ""])
 def test_a_text_that_is_no_schema_is_refused(text: str) -> None:
     with pytest.raises((ValueError, OSError, pa.ArrowInvalid)):
         schema_from_text(text)

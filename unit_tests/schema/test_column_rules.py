@@ -12,6 +12,7 @@ from destination_s3_spark.schema.airbyte_type import Array, Object, Scalar, Sche
 from destination_s3_spark.schema.column_rules import Action, ColumnRule, ColumnRules, Treatment
 from destination_s3_spark.schema.json_schema import StreamFields, stream_fields
 from destination_s3_spark.stream_id import StreamId
+from unit_tests.cases import each
 
 USERS = StreamId("shop", "users")
 TEXT = {"type": "string"}
@@ -66,7 +67,7 @@ def test_the_first_rule_that_matches_applies_to_the_whole_value() -> None:
     assert not rules.around
 
 
-@pytest.mark.parametrize(
+@each(
     ("rule", "path", "inside"),
     [
         ("home.lat", ("home",), True),
@@ -124,7 +125,7 @@ def test_the_record_changes_with_the_rules_and_the_secret_and_tells_neither_valu
     assert pickle.loads(pickle.dumps(treatment(*rules))) == treatment(*rules)
 
 
-@pytest.mark.parametrize("column", ["either.lat", "anys.lat", "*.lat"])
+@each("column", ["either.lat", "anys.lat", "*.lat"])
 def test_a_member_of_what_may_be_no_object_is_refused(column: str) -> None:
     with pytest.raises(ConfigError, match=r"has an entry for a part of '(either|anys)'.*Add an entry for the whole"):
         treatment((column, Action.DROP))

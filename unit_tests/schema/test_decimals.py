@@ -9,6 +9,7 @@ import pytest
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Decimal, Field, Object, Scalar, Union
 from destination_s3_spark.schema.json_schema import Decimals, NamedDecimal, stream_fields
 from destination_s3_spark.stream_id import StreamId
+from unit_tests.cases import each
 
 DECLARED = Decimals(declared=True)
 MONEY = Decimal(12, 2)
@@ -25,7 +26,7 @@ def named(stream: str, column: str, of: Decimal = MONEY) -> Decimals:
     return Decimals(named=(NamedDecimal(stream, column, of),))
 
 
-@pytest.mark.parametrize(
+@each(
     ("schema", "expected"),
     [
         (NUMBER, Scalar.NUMBER),
@@ -62,7 +63,7 @@ def test_declarations_are_followed_only_when_asked_for(schema: dict[str, Any], e
         assert without == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("stream", "column", "meant"),
     [
         ("orders", "amount", True),
@@ -102,7 +103,7 @@ def test_the_first_matching_name_comes_first_and_any_name_before_a_declaration()
     assert typed({"type": "number", "multipleOf": 0.001}, decimals, source="tax") == Decimal(5, 1)
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "expected"),
     [
         ([{"type": "number", "multipleOf": 0.01}, NUMBER], Scalar.NUMBER),
@@ -122,7 +123,7 @@ def test_a_member_that_the_objects_of_a_union_declare_with_two_scales_is_a_doubl
     assert typed({"oneOf": [cents, cents]}, DECLARED) == Object((Field("a", "a", Decimal(38, 2)),))
 
 
-@pytest.mark.parametrize(("precision", "scale"), [(0, 0), (39, 0), (5, 6), (5, -1)])
+@each(("precision", "scale"), [(0, 0), (39, 0), (5, 6), (5, -1)])
 def test_a_decimal_that_no_reader_supports_does_not_exist(precision: int, scale: int) -> None:
     with pytest.raises(ValueError, match="digits"):
         Decimal(precision, scale)

@@ -11,6 +11,7 @@ from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Field, 
 from destination_s3_spark.schema.draft import UnionConflicts
 from destination_s3_spark.schema.json_schema import MOST_LEVELS, StreamFields, stream_fields
 from destination_s3_spark.stream_id import StreamId
+from unit_tests.cases import each
 from unit_tests.cpu_limit import cpu_limit
 
 STREAM = StreamId("shop", "users")
@@ -36,7 +37,7 @@ def properties(**schemas: Any) -> dict[str, Any]:
     return {"type": "object", "properties": schemas}
 
 
-@pytest.mark.parametrize(
+@each(
     ("schema", "expected"),
     [
         (STRING, Scalar.STRING),
@@ -63,7 +64,7 @@ def test_scalars(schema: Any, expected: AirbyteType) -> None:
     assert airbyte_type(schema) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("definition", "expected"),
     [
         ("String", Scalar.STRING),
@@ -82,7 +83,7 @@ def test_well_known_types(definition: str, expected: AirbyteType) -> None:
     assert airbyte_type({"$ref": WELL_KNOWN + definition}) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("schema", "expected"),
     [
         ({"type": "object"}, SchemalessObject()),
@@ -106,7 +107,7 @@ def test_containers(schema: Any, expected: AirbyteType) -> None:
     assert airbyte_type(schema) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("schema", "expected"),
     [
         ({}, Scalar.STRING),
@@ -125,7 +126,7 @@ def test_a_schema_that_says_nothing_is_a_string(schema: Any, expected: AirbyteTy
     assert airbyte_type(schema) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("schema", "expected"),
     [
         (one_of(INTEGER, STRING), Union((Scalar.INTEGER, Scalar.STRING))),
@@ -152,7 +153,7 @@ def test_unions_collapse_like_options(schema: Any, expected: AirbyteType) -> Non
     assert airbyte_type(schema) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("schema", "expected"),
     [
         (one_of(properties(id=INTEGER), properties(name=STRING)), obj(id=Scalar.INTEGER, name=Scalar.STRING)),
@@ -177,7 +178,7 @@ def test_the_object_options_of_a_union_become_one_object(schema: Any, expected: 
     assert airbyte_type(schema) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("schema", "field", "reason"),
     [
         ({"type": "potato"}, "f", 'unknown type "potato"'),
@@ -210,7 +211,7 @@ def test_a_column_whose_name_is_no_text_is_refused_whatever_the_format() -> None
         stream_fields(properties(**{"a\udfff": INTEGER}), STREAM, unfit_as_text=True)
 
 
-@pytest.mark.parametrize(
+@each(
     ("schema", "as_union", "as_text"),
     [
         (
@@ -279,12 +280,12 @@ def test_members_that_meet_in_a_merged_object_get_different_names() -> None:
     assert merged == Object((Field("Id", "Id", Scalar.INTEGER), Field("id", "id_1", Scalar.STRING)))
 
 
-@pytest.mark.parametrize("schema", [{}, {"type": "object"}, {"properties": {}}, {"type": "object", "properties": None}])
+@each("schema", [{}, {"type": "object"}, {"properties": {}}, {"type": "object", "properties": None}])
 def test_a_stream_may_declare_no_columns(schema: dict[str, Any]) -> None:
     assert stream_fields(schema, STREAM) == StreamFields((), frozenset())
 
 
-@pytest.mark.parametrize("schema", [{"type": "array"}, {"type": ["string", "null"]}, {"properties": ["a"]}])
+@each("schema", [{"type": "array"}, {"type": ["string", "null"]}, {"properties": ["a"]}])
 def test_a_stream_that_is_no_object_is_refused(schema: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=r'^Stream "shop\.users": '):
         stream_fields(schema, STREAM)
@@ -305,7 +306,7 @@ def test_required_are_listed_columns_that_are_never_null() -> None:
     assert stream_fields(schema, STREAM).required == {"plain"}
 
 
-@pytest.mark.parametrize("required", [None, True, "id"])
+@each("required", [None, True, "id"])
 def test_other_forms_of_required_mean_nothing(required: object) -> None:
     assert stream_fields({"properties": {"id": STRING}, "required": required}, STREAM).required == frozenset()
 
@@ -350,7 +351,7 @@ def options(levels: int) -> dict[str, Any]:
 DEEP = [objects, arrays, nullable, unions, options]
 
 
-@pytest.mark.parametrize("deep", DEEP)
+@each("deep", DEEP)
 def test_types_nest_up_to_a_limit(deep: Callable[[int], dict[str, Any]]) -> None:
     within = deep(MOST_LEVELS - 1)
     (field,) = stream_fields(properties(tree=within), STREAM).fields

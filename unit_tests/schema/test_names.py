@@ -3,18 +3,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from destination_s3_spark.schema.names import assign_names, safe_name
+from unit_tests.cases import each
 
 CLASHING = st.sampled_from(
     ["", "_", "a", "A", "a_1", "A_1", "a.", "a_", "ä", "_airbyte_meta", "_AIRBYTE_META", "_airbyte_meta_1", "日本", "東京"]
 )
 
 
-@pytest.mark.parametrize(
+@each(
     ("source", "name"),
     [
         ("plain", "plain"),
@@ -43,7 +43,7 @@ def test_every_safe_name_is_an_avro_name_and_safe_again(source: str) -> None:
     assert safe_name(name) == name
 
 
-@pytest.mark.parametrize("of_columns", [True, False])
+@each("of_columns", [True, False])
 def test_of_names_that_differ_only_in_case_the_first_declared_stays_and_the_others_get_a_suffix(of_columns: bool) -> None:
     assert assign_names(["foo", "Foo", "FOO"], (), of_columns=of_columns) == {"foo": "foo", "Foo": "Foo_1", "FOO": "FOO_2"}
     assert assign_names(["Foo", "FOO", "foo"], (), of_columns=of_columns) == {"Foo": "Foo", "FOO": "FOO_1", "foo": "foo_2"}

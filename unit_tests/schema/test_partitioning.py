@@ -23,6 +23,7 @@ from destination_s3_spark.schema.partitioning import (
     default_name,
     require_partitionable,
 )
+from unit_tests.cases import each
 
 TIMESTAMPS = st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999_999), timezones=st.just(UTC))
 VALUES: dict[Scalar, st.SearchStrategy[Any]] = {
@@ -119,7 +120,7 @@ def test_texts_that_no_folder_can_name_are_with_the_nulls() -> None:
     assert found == {NULL_PARTITION: [0, 1, 2, 3], "a%20b%2Fc": [4], "%5F_HIVE_DEFAULT_PARTITION__": [5], "a%7Eb": [6]}
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "transform", "reason"),
     [
         (Scalar.NUMBER, Transform.IDENTITY, "is none of date"),

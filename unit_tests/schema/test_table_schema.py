@@ -19,7 +19,8 @@ from destination_s3_spark.schema.schema_event import from_event, to_event
 from destination_s3_spark.schema.table_schema import Evolution, TableField, TableSchema, evolve, plan_fields
 from destination_s3_spark.schema.type_merge import Change, ChangeKind
 from destination_s3_spark.stream_id import StreamId
-from unit_tests.examples import examples
+from unit_tests.cases import each
+from unit_tests.sampling import examples
 
 STREAM = StreamId("shop", "users")
 FAIL = SchemaPolicy(SchemaChange.FAIL)
@@ -53,7 +54,7 @@ def nested(**properties: str) -> dict[str, Any]:
     return {"type": "object", "properties": {name: {"type": kind} for name, kind in properties.items()}}
 
 
-@pytest.mark.parametrize("case", ORDER_CASES, ids=[case["id"] for case in ORDER_CASES])
+@each("case", ORDER_CASES)
 def test_columns_are_ordered_as_snowplow_orders_them(case: dict[str, Any]) -> None:
     versions = [stream_fields(schema, STREAM) for schema in case["versions"]]
     # Snowplow flattens objects into columns; here an object is one column, at the place of its first leaf.
@@ -201,7 +202,7 @@ def test_a_union_takes_one_of_its_options_declared_alone() -> None:
     assert evolve(first, declared({"u": "integer"}), STREAM, FAIL).schema is first
 
 
-@pytest.mark.parametrize(
+@each(
     ("before", "after", "said"),
     [
         ({"c": "integer"}, {"c": "string"}, '"c" was integer and is now string'),

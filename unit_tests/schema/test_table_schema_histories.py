@@ -18,7 +18,7 @@ from destination_s3_spark.schema.schema_event import from_event, to_event
 from destination_s3_spark.schema.table_schema import Evolution, TableField, TableSchema, evolve, plan_fields
 from destination_s3_spark.schema.type_merge import ChangeKind, TypeConflictError, merge_types
 from destination_s3_spark.stream_id import StreamId
-from unit_tests.examples import examples
+from unit_tests.sampling import examples
 
 STREAM = StreamId("shop", "users")
 SOURCES = ["a", "A", "a b", "_airbyte_meta", "id"]

@@ -17,6 +17,7 @@ from destination_s3_spark.schema.schema_event import from_event, to_event
 from destination_s3_spark.schema.table_schema import Evolution, TableField, TableSchema, evolve, plan_fields, replayed_fields
 from destination_s3_spark.schema.type_merge import Change, ChangeKind
 from destination_s3_spark.stream_id import StreamId
+from unit_tests.cases import each
 
 STREAM = StreamId("shop", "users")
 RECOVER, REWRITE, FAIL, KEEP = (SchemaPolicy(change) for change in SchemaChange)
@@ -215,7 +216,7 @@ def test_a_recovered_column_that_was_emptied_is_used_again() -> None:
     assert [field.emptied for field in again.fields] == [False, False]
 
 
-@pytest.mark.parametrize("change", [SchemaChange.RECOVER, SchemaChange.REWRITE, SchemaChange.KEEP])
+@each("change", [SchemaChange.RECOVER, SchemaChange.REWRITE, SchemaChange.KEEP])
 def test_a_fixed_column_is_never_recovered(change: SchemaChange) -> None:
     evolution = history(fixed("c", change), STRING, INTEGER)
     assert [field.type for field in evolution.schema.fields] == [Scalar.INTEGER]
@@ -243,11 +244,11 @@ def test_other_columns_beside_a_fixed_one_are_recovered() -> None:
     assert present(evolution.schema) == ["id", RECOVERED_INTEGER]
 
 
-@pytest.mark.parametrize(
+@each(
     "versions",
     [
-        pytest.param((STRING, INTEGER), id="another type"),
-        pytest.param((BOTH, INTEGER), id="one option of a union"),
+        (STRING, INTEGER),  # another type
+        (BOTH, INTEGER),  # one option of a union
     ],
 )
 def test_a_fixed_column_of_another_type_fails_where_the_policy_is_to_fail(versions: tuple[StreamFields, ...]) -> None:
@@ -341,7 +342,7 @@ def member_types(schema: TableSchema) -> list[Any]:
     return [field.type.fields[0].type for field in schema.fields if isinstance(field.type, Object)]
 
 
-@pytest.mark.parametrize(
+@each(
     ("conflicts", "member"),
     [(UnionConflicts.UNION, Union((Scalar.INTEGER, Scalar.STRING))), (UnionConflicts.TEXT, Scalar.STRING)],
 )

@@ -21,6 +21,7 @@ from destination_s3_spark.schema.airbyte_type import (
     type_from_json,
     type_to_text,
 )
+from unit_tests.cases import each
 
 TYPES: st.SearchStrategy[AirbyteType] = st.recursive(
     st.sampled_from([*Scalar, Decimal(10, 2), Decimal(38, 0), SchemalessObject(), SchemalessArray()]),
@@ -48,7 +49,7 @@ def test_people_read_what_tells_types_apart() -> None:
     assert readable(columns) == "object<a: decimal(38, 2), b: array<union<integer, string>>>"
 
 
-@pytest.mark.parametrize(
+@each(
     "value",
     [
         *("potato", None, 7, [], {}, {"kind": "map"}, {"kind": "object"}, {"kind": "array", "items": "potato"}),
