@@ -22,7 +22,8 @@ from destination_s3_spark.formats.avro import AVRO_BLOCK_BYTES, AvroCodec, AvroF
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Field, Union, option_name
 from destination_s3_spark.schema.arrow import META_FIELDS, arrow_type
 from destination_s3_spark.stream_id import StreamId
-from unit_tests.examples import examples
+from unit_tests.cases import each
+from unit_tests.sampling import examples
 from unit_tests.schema.every_type import EVERYWHERE
 
 OPTIONS = AvroOptions()
@@ -244,7 +245,7 @@ def test_options_of_one_avro_type_share_a_branch(landing: Callable[..., Any]) ->
     assert stored(file)[0]["t"] == 3600 * 10**6
 
 
-@pytest.mark.parametrize("options", [(INTEGER, TIMESTAMP), (TIME, TIMESTAMP), (INTEGER, TIME_NTZ)])
+@each("options", [(INTEGER, TIMESTAMP), (TIME, TIMESTAMP), (INTEGER, TIME_NTZ)])
 def test_a_union_of_two_kinds_of_long_is_refused_naming_the_field(landing: Callable[..., Any], options: tuple[Any, ...]) -> None:
     with pytest.raises(ConfigError, match=r'Stream "shop\.users", field "a\.items\.b": a union of .* cannot be written to Avro') as raised:
         landing(OPTIONS, {"a": array(obj(b=one_of(*options)))}).file(["{}"])
@@ -261,7 +262,7 @@ TEXTS = [json.dumps({"id": number, "text": "the same words again and again" * 3,
 WIDE = {"id": INTEGER, "text": STRING, "list": array(INTEGER)}
 
 
-@pytest.mark.parametrize("codec", AvroCodec)
+@each("codec", AvroCodec)
 def test_every_codec_is_read_back_block_by_block(landing: Callable[..., Any], codec: AvroCodec) -> None:
     file = landing(AvroOptions(codec, 3), WIDE).file(TEXTS)
     blocks = list(fastavro.block_reader(io.BytesIO(file)))
@@ -279,7 +280,7 @@ def test_blocks_are_cut_before_they_are_too_large_and_a_larger_row_has_its_own(l
     assert all(size > AVRO_BLOCK_BYTES * 0.9 for _, size in sizes[:-3])
 
 
-@pytest.mark.parametrize("codec", [AvroCodec.DEFLATE, AvroCodec.XZ, AvroCodec.ZSTANDARD])
+@each("codec", [AvroCodec.DEFLATE, AvroCodec.XZ, AvroCodec.ZSTANDARD])
 def test_the_level_is_the_codec_s(landing: Callable[..., Any], codec: AvroCodec) -> None:
     land = landing(OPTIONS, WIDE)
     block = land.typed(TEXTS)
@@ -293,7 +294,7 @@ def test_the_level_is_the_codec_s(landing: Callable[..., Any], codec: AvroCodec)
     assert sizes[1] < sizes[0]
 
 
-@pytest.mark.parametrize("checksum", [False, True])
+@each("checksum", [False, True])
 def test_a_checksum_is_in_each_zstandard_block_when_asked_for(landing: Callable[..., Any], checksum: bool) -> None:
     file = landing(AvroOptions(AvroCodec.ZSTANDARD, 3, checksum), WIDE).file(TEXTS)
     frames = [match.start() for match in re.finditer(rb"\x28\xb5\x2f\xfd", file)]
@@ -441,7 +442,7 @@ def test_any_typed_rows_come_back_from_an_avro_reader(
     assert {name: [repr(row[name]) for row in rows] for name in expected} == {n: list(map(repr, v)) for n, v in expected.items()}
 
 
-@pytest.mark.parametrize("of", EVERYWHERE.values(), ids=EVERYWHERE)
+@each("of", EVERYWHERE.values())
 def test_every_type_in_every_place_has_a_type_and_its_nulls_are_read_back(of: AirbyteType) -> None:
     record = row_type(StreamId("shop", "users"), [Field("c", "c", of)])
     own = {"_airbyte_raw_id": str(UUID(int=1)), "_airbyte_extracted_at": 0, "_airbyte_meta": {"sync_id": 1, "changes": []}}

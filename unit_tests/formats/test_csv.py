@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from destination_s3_spark.formats.csv import CsvFile, CsvOptions
+from unit_tests.cases import each
 
 PLAIN = CsvOptions(flattened=False, compressed=False)
 FLAT = CsvOptions(flattened=True, compressed=False)
@@ -132,7 +133,7 @@ def test_rows_with_other_columns_are_refused(landing: Callable[..., Any]) -> Non
         file.write(landing(FLAT, {"other": ANY}).typed(["{}"]).final)
 
 
-@pytest.mark.parametrize("compressed", [True, False])
+@each("compressed", [True, False])
 def test_duckdb_and_polars_read_the_file(landing: Callable[..., Any], tmp_path: Path, compressed: bool) -> None:
     options = CsvOptions(flattened=True, compressed=compressed)
     path = tmp_path / f"users{options.extension}"

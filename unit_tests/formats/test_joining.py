@@ -21,6 +21,7 @@ from destination_s3_spark.formats.file_statistics import WrittenFile
 from destination_s3_spark.formats.jsonl import JsonlOptions
 from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.schema.encodings import Encodings, ExtractedAtEncoding, TimeEncoding
+from unit_tests.cases import each
 
 PROPERTIES: dict[str, Any] = {
     "id": {"type": "integer"},
@@ -40,6 +41,8 @@ OPTIONS: list[FileOptions] = [
     *(AvroOptions(codec, 1) for codec in (AvroCodec.NULL, AvroCodec.DEFLATE, AvroCodec.SNAPPY, AvroCodec.ZSTANDARD)),
     *(made(flattened, compressed) for made in (JsonlOptions, CsvOptions) for flattened in (False, True) for compressed in (False, True)),
 ]
+WITH_COLUMNS = [one for one in OPTIONS if not isinstance(one, CsvOptions | JsonlOptions) or (isinstance(one, CsvOptions) and one.flattened)]
+"""Options of files that have columns of their own; all others have the same."""
 
 
 def join(options: FileOptions, files: list[bytes]) -> tuple[bytes, WrittenFile]:
@@ -68,7 +71,7 @@ def rows(options: FileOptions, file: bytes) -> list[Any]:
             return [json.loads(line) for line in text(options, file).splitlines()]
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=repr)
+@each("options", OPTIONS)
 def test_the_rows_of_all_files_are_in_the_joined_one(options: FileOptions, landing: Any) -> None:
     made = [landing(options, PROPERTIES).file(data) for data in FILES]
     joined, written = join(options, made)
@@ -83,10 +86,8 @@ def test_the_rows_of_all_files_are_in_the_joined_one(options: FileOptions, landi
         assert one.num_row_groups == 1
 
 
-@pytest.mark.parametrize("options", [option for option in OPTIONS if not isinstance(option, JsonlOptions)], ids=repr)
+@each("options", WITH_COLUMNS)
 def test_files_of_other_columns_are_not_joined(options: FileOptions, landing: Any) -> None:
-    if isinstance(options, CsvOptions) and not options.flattened:
-        pytest.skip("all such files have the same columns")
     made = [landing(options, PROPERTIES).file(FILES[0]), landing(options, {"id": {"type": "integer"}}).file(FILES[1])]
     with pytest.raises(DifferentColumns):
         join(options, made)
@@ -114,8 +115,8 @@ def test_avro_files_are_read_in_large_pieces(landing: Any) -> None:
     assert source.reads <= 2, "the file, and its end"
 
 
-@pytest.mark.parametrize("size", [150, 151, 152, 4096])
-@pytest.mark.parametrize("options", [CsvOptions(flattened=True, compressed=False), JsonlOptions(compressed=False)], ids=repr)
+@each("size", [150, 151, 152, 4096])
+@each("options", [CsvOptions(flattened=True, compressed=False), JsonlOptions(compressed=False)])
 def test_rows_are_counted_however_the_text_is_cut(options: FileOptions, size: int, landing: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_file, "_BLOCK_BYTES", size)
     made = [landing(options, PROPERTIES).file(data) for data in FILES]

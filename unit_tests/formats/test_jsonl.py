@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from destination_s3_spark.formats.jsonl import JsonlFile, JsonlOptions
+from unit_tests.cases import each
 
 PLAIN = JsonlOptions(flattened=False, compressed=False)
 FLAT = JsonlOptions(flattened=True, compressed=False)
@@ -52,7 +53,7 @@ def test_root_flattening_puts_the_fields_beside_the_meta_columns(landing: Callab
     assert list(second) == OWN
 
 
-@pytest.mark.parametrize("options", [PLAIN, FLAT])
+@each("options", [PLAIN, FLAT])
 def test_undeclared_fields_and_wrong_types_are_kept_without_a_change(landing: Callable[..., Any], options: JsonlOptions) -> None:
     row = rows(landing(options, ID).file(['{"id":"no integer","other":{"x":null}}']))[0]
     assert row.get("_airbyte_data", row)["id"] == "no integer"
@@ -72,7 +73,7 @@ def test_the_changes_of_the_source_are_kept(landing: Callable[..., Any]) -> None
     }
 
 
-@pytest.mark.parametrize("options", [PLAIN, FLAT])
+@each("options", [PLAIN, FLAT])
 def test_numbers_that_json_does_not_have_become_null_and_are_recorded(landing: Callable[..., Any], options: JsonlOptions) -> None:
     text = '{"a":NaN,"b":{"c,\\"":[1,-Infinity,{"d":Infinity}]},"e":"NaN","f":1}'
     block = landing(options, ID).typed([text, '{"a":1}'], SOURCE_CHANGE)
@@ -146,7 +147,7 @@ def test_rows_with_other_columns_are_refused(landing: Callable[..., Any]) -> Non
         file.write(pa.record_batch({"id": [1]}))
 
 
-@pytest.mark.parametrize("compressed", [True, False])
+@each("compressed", [True, False])
 def test_duckdb_and_polars_read_the_file(landing: Callable[..., Any], tmp_path: Path, compressed: bool) -> None:
     options = JsonlOptions(flattened=True, compressed=compressed)
     path = tmp_path / f"users{options.extension}"

@@ -14,6 +14,7 @@ import pytest
 
 from destination_s3_spark.formats.parquet import ParquetCodec, ParquetFile, ParquetOptions
 from destination_s3_spark.schema.encodings import Encodings, TimeEncoding, stored_schema
+from unit_tests.cases import each
 
 NOON = datetime(2026, 1, 2, 12, 0, 0, 123456, tzinfo=UTC)
 EXTRACTED = datetime(2026, 1, 2, 12, 0, 0, 123000, tzinfo=UTC)
@@ -100,7 +101,7 @@ def test_the_footer_has_the_arrow_schema_and_no_pandas_metadata() -> None:
     assert file.metadata.format_version == "2.6"
 
 
-@pytest.mark.parametrize("codec", ParquetCodec)
+@each("codec", ParquetCodec)
 def test_every_codec_is_written_and_read_back(codec: ParquetCodec) -> None:
     file = written(ParquetOptions(codec=codec), batch(ROWS))
     assert file.metadata.row_group(0).column(0).compression == codec.value
@@ -127,7 +128,7 @@ def test_a_file_without_rows_is_readable() -> None:
     assert file.schema_arrow == SCHEMA
 
 
-@pytest.mark.parametrize(("dictionary", "encoded"), [(True, True), (False, False)])
+@each(("dictionary", "encoded"), [(True, True), (False, False)])
 def test_dictionary_encoding_can_be_turned_off(dictionary: bool, encoded: bool) -> None:
     file = written(ParquetOptions(dictionary=dictionary), batch(ROWS * 10))
     assert ("RLE_DICTIONARY" in file.metadata.row_group(0).column(2).encodings) is encoded

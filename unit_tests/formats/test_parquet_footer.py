@@ -26,7 +26,8 @@ from destination_s3_spark.formats.parquet_footer import (
     narrowed_pages_end,
     read_footer,
 )
-from unit_tests.examples import examples
+from unit_tests.cases import each
+from unit_tests.sampling import examples
 
 SCHEMA = pa.schema(
     [
@@ -149,7 +150,7 @@ def footer_of_nothing() -> bytes:
     return bytes(4) + b"PAR1"
 
 
-@pytest.mark.parametrize("seed", range(300))
+@each("seed", range(300))
 def test_a_damaged_footer_is_refused_or_read(seed: int) -> None:
     """Whatever its bytes are, it ends in no other error."""
     chosen = random.Random(seed)

@@ -28,8 +28,9 @@ from destination_s3_spark.formats.parquet_statistics import completed, footer_st
 from destination_s3_spark.schema.encodings import Encodings, TimeEncoding
 from destination_s3_spark.storage.object_store import StagedUpload
 from destination_s3_spark.tables.publishers.delta_files import add_actions, configuration
+from unit_tests.cases import each
 from unit_tests.chain.fake_store import FakeStore
-from unit_tests.examples import examples
+from unit_tests.sampling import examples
 from unit_tests.schema.of_arrow import fields_of
 
 DAY_MS, DAY_US = 86_400_000, 86_400_000_000
@@ -58,7 +59,7 @@ def bounds(kind: pa.DataType, *values: Any) -> tuple[Any, Any]:
     return found.min["c"], found.max["c"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "values", "expected"),
     [
         (pa.int64(), [3, None, -(2**63), 2**63 - 1], (-(2**63), 2**63 - 1)),
@@ -117,7 +118,7 @@ def test_a_column_without_values_has_only_its_nulls() -> None:
     assert column(pa.float64()) == FileStatistics({}, {}, {"c": 0})
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "values"),
     [
         (pa.float64(), [math.nan]),
