@@ -23,6 +23,7 @@ from destination_s3_spark.config.format_options import (
 )
 from destination_s3_spark.errors import ConfigError, FailureType
 from destination_s3_spark.storage.configured import s3_settings
+from unit_tests.cases import each
 
 MINIMAL: dict[str, Any] = {
     "s3_bucket_name": "lake",
@@ -98,13 +99,13 @@ def test_every_option_of_our_groups_is_read() -> None:
     assert (config.s3.expected_bucket_owner, config.s3.checksums, config.s3.single_writer) == ("111122223333", "when_required", True)
 
 
-@pytest.mark.parametrize("blank", ["", "   "])
-@pytest.mark.parametrize("option", ["access_key_id", "secret_access_key", "role_arn", "s3_endpoint", "s3_path_format", "file_name_pattern"])
+@each("blank", ["", "   "])
+@each("option", ["access_key_id", "secret_access_key", "role_arn", "s3_endpoint", "s3_path_format", "file_name_pattern"])
 def test_blank_text_means_absent(option: str, blank: str) -> None:
     assert getattr(parse(**{option: blank}), option) is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("group", "option"),
     [("spark", "driver_memory"), ("batching", "spool_dir"), ("s3", "kms_key_id"), ("s3", "expected_bucket_owner"), ("s3", "sse")],
 )
@@ -112,7 +113,7 @@ def test_blank_text_in_our_groups_means_absent(group: str, option: str) -> None:
     assert getattr(getattr(parse(**{group: {option: ""}}), group), option) is None
 
 
-@pytest.mark.parametrize(
+@each(
     "unset",
     [
         {"tables": None, "change_log": None, "spark": None, "publish": None, "s3": None},
@@ -126,7 +127,7 @@ def test_null_means_absent(unset: dict[str, Any]) -> None:
     assert parse(**unset) == parse()
 
 
-@pytest.mark.parametrize("option", sorted(MINIMAL.keys() - {"s3_bucket_region"}))
+@each("option", sorted(MINIMAL.keys() - {"s3_bucket_region"}))
 def test_a_required_option_cannot_be_null(option: str) -> None:
     with pytest.raises(ConfigError, match=f"{option}: "):
         parse(**{option: None})
@@ -142,7 +143,7 @@ def test_path_and_region_may_be_blank() -> None:
     assert (config.s3_bucket_path, config.s3_bucket_region) == ("", "")
 
 
-@pytest.mark.parametrize("option", sorted(MINIMAL.keys() - {"s3_bucket_region"}))
+@each("option", sorted(MINIMAL.keys() - {"s3_bucket_region"}))
 def test_a_missing_required_option_is_named(option: str) -> None:
     with pytest.raises(ConfigError, match=f"{option}: is required"):
         Config.parse({key: value for key, value in MINIMAL.items() if key != option})
@@ -164,7 +165,7 @@ def test_options_of_older_versions_are_ignored_at_the_top_and_in_the_format() ->
     assert "part_size_mb" not in repr(config)
 
 
-@pytest.mark.parametrize("group", ["tables", "publish", "spark", "batching", "s3"])
+@each("group", ["tables", "publish", "spark", "batching", "s3"])
 def test_an_unknown_option_in_our_groups_is_refused(group: str) -> None:
     assert f"{group}.raw_table: there is no such option" in refusal(**{group: {"raw_table": "x"}})
 
@@ -206,7 +207,7 @@ def test_secrets_do_not_print() -> None:
     assert "TOP" not in str(config)
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "absent"),
     [("access_key_id", "secret_access_key"), ("secret_access_key", "access_key_id")],
 )
@@ -223,7 +224,7 @@ def test_a_role_stands_beside_keys_or_alone() -> None:
     assert with_keys.role_arn == alone.role_arn == "arn:aws:iam::1:role/r"
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "url"),
     [
         ("http://localhost:9000", "http://localhost:9000"),
@@ -236,12 +237,12 @@ def test_an_endpoint_without_a_scheme_is_https(given: str, url: str) -> None:
     assert parse(s3_endpoint=given).s3_endpoint == url
 
 
-@pytest.mark.parametrize("endpoint", ["ftp://host", "http://", "http://host:port", "http://[::1", "http://u:p@host", "http://host/?a=b"])
+@each("endpoint", ["ftp://host", "http://", "http://host:port", "http://[::1", "http://u:p@host", "http://host/?a=b"])
 def test_an_endpoint_that_is_no_plain_url_is_refused(endpoint: str) -> None:
     assert "s3_endpoint: " in refusal(s3_endpoint=endpoint)
 
 
-@pytest.mark.parametrize("name", ["s3://lake", "lake/path", "my lake", "arn:aws:s3:eu-central-1:111122223333:accesspoint/lake"])
+@each("name", ["s3://lake", "lake/path", "my lake", "arn:aws:s3:eu-central-1:111122223333:accesspoint/lake"])
 def test_a_bucket_name_with_more_than_the_name_is_refused(name: str) -> None:
     assert "s3_bucket_name: must look like" in refusal(s3_bucket_name=name)
 
@@ -259,7 +260,7 @@ def test_text_formats_take_destination_s3_options() -> None:
         assert (parsed.flattening, parsed.compression) == ("Root level flattening", NoCompression())
 
 
-@pytest.mark.parametrize(
+@each(
     ("codec", "parsed"),
     [
         ({"codec": "no compression"}, AvroUncompressed()),
@@ -301,7 +302,7 @@ def test_lzo_is_refused_with_the_codecs_that_work() -> None:
     assert "UNCOMPRESSED, SNAPPY, GZIP, BROTLI, LZ4 or ZSTD" in message
 
 
-@pytest.mark.parametrize(
+@each(
     ("legacy", "current"),
     [
         ({"format_type": "PARQUET", "compression_codec": "snappy"}, ParquetFormat(compression_codec="SNAPPY")),
@@ -320,7 +321,7 @@ def test_current_spellings_change_nothing_else() -> None:
     assert with_current_spelling("parquet") == "parquet"
 
 
-@pytest.mark.parametrize("options", [{}, {"format_type": "XML"}, {"format_type": "Avro", "compression_codec": {"codec": "zip"}}])
+@each("options", [{}, {"format_type": "XML"}, {"format_type": "Avro", "compression_codec": {"codec": "zip"}}])
 def test_an_unknown_variant_is_answered_with_the_known_ones(options: dict[str, Any]) -> None:
     message = refusal(format=options)
 
@@ -328,7 +329,7 @@ def test_an_unknown_variant_is_answered_with_the_known_ones(options: dict[str, A
     assert ("format.compression_codec.codec: must be one of 'no compression', 'Deflate'" in message) is ("compression_codec" in options)
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "named"),
     [
         ({"max_batch_mb": 0}, "max_batch_mb"),
@@ -372,17 +373,17 @@ def test_a_region_of_another_store_needs_its_endpoint() -> None:
     assert (settings.region, settings.signing_region, settings.is_virtual) == ("eu-west-1", "fr-par", True)
 
 
-@pytest.mark.parametrize("sse", [None, "AES256"])
+@each("sse", [None, "AES256"])
 def test_a_kms_key_needs_kms(sse: str | None) -> None:
     assert "s3.kms_key_id: needs s3.sse" in refusal(s3={"sse": sse, "kms_key_id": "alias/lake"})
 
 
-@pytest.mark.parametrize("owner", ["123", "11112222333a"])
+@each("owner", ["123", "11112222333a"])
 def test_a_bucket_owner_is_an_account_id(owner: str) -> None:
     assert "s3.expected_bucket_owner: must look like a 12-digit" in refusal(s3={"expected_bucket_owner": owner})
 
 
-@pytest.mark.parametrize("region", ["us-esat-1", "US-EAST-1", "us_east_1"])
+@each("region", ["us-esat-1", "US-EAST-1", "us_east_1"])
 def test_a_region_that_is_none_is_answered_with_the_nearest_three(region: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Config.parse({**MINIMAL, "s3_bucket_region": region})
@@ -401,7 +402,7 @@ def test_a_required_option_under_another_name_is_found() -> None:
         Config.parse(options)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "what"),
     [
         ("ca.pem", "is not a certificate in PEM form"),

@@ -9,6 +9,7 @@ import pytest
 from destination_s3_spark.config.config import Config, Spark
 from destination_s3_spark.config.spark_conf import hosts, is_own_cluster
 from destination_s3_spark.errors import ConfigError
+from unit_tests.cases import each
 
 
 def parse(options: dict[str, Any]) -> Spark:
@@ -22,20 +23,18 @@ def refusal(options: dict[str, Any]) -> str:
     return caught.value.message
 
 
-@pytest.mark.parametrize("master", ["local", "local[*]", "local[1]", "local[16]"])
+@each("master", ["local", "local[*]", "local[1]", "local[16]"])
 def test_local_masters_are_accepted(master: str) -> None:
     assert parse({"master": master}).master == master
 
 
-@pytest.mark.parametrize(
-    "master", ["spark://host:7077", "spark://one:7077,two:7077", "spark://[::1]:7077", "yarn", "k8s://https://host:443"]
-)
+@each("master", ["spark://host:7077", "spark://one:7077,two:7077", "spark://[::1]:7077", "yarn", "k8s://https://host:443"])
 def test_clusters_are_accepted_and_their_executors_have_credentials_of_their_own(master: str) -> None:
     assert parse({"master": master}).master == master
     assert parse({"master": master}).executor_credentials == "own"
 
 
-@pytest.mark.parametrize(
+@each(
     "master",
     ["mesos://host:5050", "k8s://", "spark://host", "spark://:7077", "spark://a:1,", "local[0]", "local[]", "local[2,3]", "local[*]\n"],
 )
@@ -46,7 +45,7 @@ def test_other_masters_are_refused(master: str) -> None:
 ENCRYPTED = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("master", "conf"),
     [
         ("local[*]", {}),
@@ -61,7 +60,7 @@ def test_credentials_are_forwarded_where_nobody_else_can_read_them(master: str, 
     assert chosen.executor_credentials == "forward"
 
 
-@pytest.mark.parametrize(
+@each(
     ("master", "conf"),
     [
         ("spark://host:7077", {}),
@@ -90,7 +89,7 @@ def test_the_interpreter_of_executors_is_the_users_on_a_cluster_alone() -> None:
     )
 
 
-@pytest.mark.parametrize("memory", ["1", "1gb", "0m", "-1g", "1 g"])
+@each("memory", ["1", "1gb", "0m", "-1g", "1 g"])
 def test_memory_that_spark_would_misread_is_refused(memory: str) -> None:
     assert "spark.driver_memory: must look like 512m or 1g" in refusal({"driver_memory": memory})
 
@@ -102,7 +101,7 @@ def test_memory_with_which_spark_does_not_start_is_refused() -> None:
         assert parse({"driver_memory": memory}).driver_memory == memory
 
 
-@pytest.mark.parametrize(
+@each(
     "key",
     [
         "spark.master",
@@ -199,14 +198,12 @@ def test_spark_properties_that_bring_code_or_leak_are_refused_by_name(key: str) 
     assert f"spark.conf: `{key}`" in refusal({"conf": {"spark.task.cpus": "1", key: "x"}})
 
 
-@pytest.mark.parametrize(
-    "key", ["spark.jars=http://somewhere/code.jar", "spark.task.cpus=1", "spark.task. cpus", "spark.task.", "spark.task.x\n"]
-)
+@each("key", ["spark.jars=http://somewhere/code.jar", "spark.task.cpus=1", "spark.task. cpus", "spark.task.", "spark.task.x\n"])
 def test_what_spark_would_read_as_another_key_is_refused(key: str) -> None:
     assert f"spark.conf: `{key}`" in refusal({"conf": {key: "x"}})
 
 
-@pytest.mark.parametrize(
+@each(
     "key",
     [
         "spark.authenticate",
@@ -241,7 +238,7 @@ def test_properties_of_size_network_and_place_pass(key: str) -> None:
     assert parse({"conf": {key: "x"}}).conf == {key: "x"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("master", "own"),
     [
         ("k8s://https://kubernetes.default.svc", True),

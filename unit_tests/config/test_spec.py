@@ -16,6 +16,7 @@ from destination_s3_spark.config.config import Config
 from destination_s3_spark.config.settings_model import Applies
 from destination_s3_spark.errors import ConfigError
 from scripts.specification import AT_REFRESHES, PAGE_FILE, options_page, specification
+from unit_tests.cases import each
 
 SPEC: dict[str, Any] = json.loads(SPEC_FILE.read_text())
 SCHEMA: dict[str, Any] = SPEC["connectionSpecification"]
@@ -227,7 +228,7 @@ def test_examples_and_defaults_fit_their_own_schema() -> None:
             assert jsonschema.Draft7Validator(schema).is_valid(value), path
 
 
-@pytest.mark.parametrize(
+@each(
     "changes",
     [
         {},
@@ -250,7 +251,7 @@ def test_what_the_spec_accepts_the_connector_reads(changes: dict[str, Any]) -> N
     assert Config.parse(config).s3_bucket_name == "lake"
 
 
-@pytest.mark.parametrize(
+@each(
     "changes",
     [
         {"s3_bucket_name": "s3://lake"},
