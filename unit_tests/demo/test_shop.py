@@ -12,6 +12,7 @@ import pytest
 from demo import shop
 from demo.shop import Shop
 from destination_s3_spark.protocol.catalog import DestinationSyncMode, parse_catalog
+from unit_tests.cases import each
 
 RECORDS = 20_000
 MODES = {"customers": "append_dedup", "products": "overwrite", "orders": "append"}
@@ -120,7 +121,7 @@ def test_records_have_exactly_the_declared_fields(messages: list[dict[str, Any]]
         assert set(record["data"]) == declared[record["stream"]]
 
 
-@pytest.mark.parametrize("stream", MODES)
+@each("stream", MODES)
 def test_about_the_given_share_of_records_does_not_fit(messages: list[dict[str, Any]], stream: str) -> None:
     properties = properties_by_stream()[stream]
     data = [record["data"] for record in records_of(messages) if record["stream"] == stream]

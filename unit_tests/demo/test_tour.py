@@ -5,12 +5,12 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
-import pytest
 
 from demo.tour import first_rows, value_text
+from unit_tests.cases import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "text"),
     [
         (None, "null"),
