@@ -30,6 +30,7 @@ from destination_s3_spark.config.config import Config
 from destination_s3_spark.errors import SyncError
 from destination_s3_spark.process import check_options
 from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
+from destination_s3_spark.protocol.reader import read_blocks
 from destination_s3_spark.protocol.writer import ProtocolWriter
 from destination_s3_spark.sync import assembly
 from destination_s3_spark.sync.runtime import runtime_for
@@ -121,7 +122,7 @@ def _incomplete(namespace: str | None, name: str) -> bytes:
 def _run(config: Config, catalog: Catalog, fd: int, output: _Queue) -> None:
     try:
         with runtime_for(config) as runtime:
-            assembly.write(config, catalog, fd, ProtocolWriter(_StateQueue(output)), runtime)
+            assembly.write(config, catalog, read_blocks(fd), ProtocolWriter(_StateQueue(output)), runtime)
     except BaseException as error:  # noqa: BLE001 (_synced raises it again)
         output.put(error)
     finally:

@@ -27,7 +27,7 @@ from destination_s3_spark.config.spark_conf import is_local
 from destination_s3_spark.engine.startup import shortcuts
 from destination_s3_spark.errors import Bug, ConfigError, SyncError, TransientError, frames_of
 from destination_s3_spark.protocol.catalog import parse_catalog
-from destination_s3_spark.protocol.reader import bytes_waiting
+from destination_s3_spark.protocol.reader import bytes_waiting, read_blocks
 from destination_s3_spark.protocol.secrets import secrets_of
 from destination_s3_spark.protocol.writer import ProtocolLogHandler, ProtocolWriter
 from destination_s3_spark.storage.settings import USUAL_LIMITS, ClientLimits
@@ -61,7 +61,7 @@ def run(command: Callable[[ProtocolWriter], None]) -> int:
     output = ProtocolWriter(_claim_stdout())
     _log_through(output)
     try:
-        command(output)
+        return reported(command, output)
     except Terminated as stopped:
         # Exit without waiting: threads may be blocked on S3, and the platform kills the process after ten seconds.
         logger.warning("stopped by %s; %s", signal.Signals(stopped.number).name, SENT_AGAIN)  # requested, so not an error
@@ -69,7 +69,13 @@ def run(command: Callable[[ProtocolWriter], None]) -> int:
     except KeyboardInterrupt:  # interrupted before a sync installed its handlers
         output.trace_error(TransientError("The command was interrupted; it has changed nothing."))
         os._exit(EXIT_SIGNAL + signal.SIGINT)
-    except Exception as error:  # noqa: BLE001 (last resort: every failure is reported as a TRACE)
+
+
+def reported(command: Callable[[ProtocolWriter], None], output: ProtocolWriter) -> int:
+    """Run a command, report its failure as a TRACE, and return the exit code."""
+    try:
+        command(output)
+    except Exception as error:  # noqa: BLE001 (last resort: every failure is reported)
         output.trace_error(error)
         _tell_place(error)
         return EXIT_FAILED
@@ -90,7 +96,12 @@ def write(arguments: Sequence[str], s3_limits: ClientLimits = USUAL_LIMITS) -> i
     parser.add_argument("--catalog", required=True, help="path to the configured catalog JSON file")
     parsed = parser.parse_args(arguments)
     shortcuts.prepare_process()
-    return run(lambda output: _write(Path(parsed.config), Path(parsed.catalog), output, s3_limits))
+
+    def sync(output: ProtocolWriter) -> None:
+        with _stopping_on_signals():
+            write_from(sys.stdin.fileno(), Path(parsed.config), Path(parsed.catalog), output, s3_limits)
+
+    return run(sync)
 
 
 def check(arguments: Sequence[str]) -> int:
@@ -99,7 +110,7 @@ def check(arguments: Sequence[str]) -> int:
     parser.add_argument("--config", required=True, help="path to the JSON configuration file")
     parser.add_argument("--forget", action="store_true", help="also try what forget needs")
     parsed = parser.parse_args(arguments)
-    return run(lambda output: _check(Path(parsed.config), output, forgets=parsed.forget))
+    return run(lambda output: check_connection(Path(parsed.config), output, forgets=parsed.forget))
 
 
 def check_options(options: Mapping[str, Any], *, forgets: bool = False) -> list[str]:
@@ -130,7 +141,8 @@ def check_options(options: Mapping[str, Any], *, forgets: bool = False) -> list[
     return warnings
 
 
-def _check(config: Path, output: ProtocolWriter, *, forgets: bool) -> None:
+def check_connection(config: Path, output: ProtocolWriter, *, forgets: bool) -> None:
+    """Check the connection of a configuration file, and send CONNECTION_STATUS. Raises ConfigError for a file that is no JSON object."""
     options = _options_of(config, output)
     try:  # `Config` validates the configuration: its errors name options and never show values
         warnings = check_options(options, forgets=forgets)
@@ -150,12 +162,12 @@ def _options_of(path: Path, output: ProtocolWriter) -> dict[str, Any]:
     return options
 
 
-def _write(config: Path, catalog: Path, output: ProtocolWriter, s3_limits: ClientLimits) -> None:
+def write_from(stdin: int, config: Path, catalog: Path, output: ProtocolWriter, s3_limits: ClientLimits) -> None:
+    """Sync a file descriptor according to files of the configuration and the catalog. Raises SyncError."""
     _require_standard_input()
     options = _options_of(config, output)
     parsed = Config.parse(options)
-    stdin = sys.stdin.fileno()
-    with _stopping_on_signals(), runtime_for(parsed) as runtime:
+    with runtime_for(parsed) as runtime:
         shortened = shortcuts.enabled() and is_local(parsed.spark.master)
         early = shortened and bytes_waiting(stdin) >= RECORDS_BYTES
         with shortcuts.importing():
@@ -171,7 +183,7 @@ def _write(config: Path, catalog: Path, output: ProtocolWriter, s3_limits: Clien
             runtime.engine.start()
         for warning in option_warnings(parsed, options):
             logger.warning(warning)
-        write_sync(parsed, parse_catalog(read_file(catalog, "catalog file")), stdin, output, runtime, s3_limits)
+        write_sync(parsed, parse_catalog(read_file(catalog, "catalog file")), read_blocks(stdin), output, runtime, s3_limits)
 
 
 def _require_standard_input() -> None:

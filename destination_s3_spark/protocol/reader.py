@@ -35,9 +35,11 @@ PIPE_BYTES = 2**20
 
 Smaller blocks cost more calls, and larger ones would not fit in the second-level cache.
 """
+IDLE_S = 0.2
+"""Interval between checks of the clock while the input is silent."""
 
 
-def read_blocks(fd: int, idle_s: float = 1.0) -> Iterator[bytes]:
+def read_blocks(fd: int, idle_s: float = IDLE_S) -> Iterator[bytes]:
     """Yield the bytes of a file, pipe or socket as they arrive, until its end, and an empty block per `idle_s` seconds of silence."""
     with suppress(OSError):  # only pipes have a size, and only a larger one helps
         if fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ) < PIPE_BYTES:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from destination_s3_spark.config.config import MIB, Config, Spark
 from destination_s3_spark.config.spark_conf import PYTHON, api_server, hosts, is_local
 from destination_s3_spark.engine.cluster import Cluster
 from destination_s3_spark.engine.engine import Engine, Groups
+from destination_s3_spark.engine.local_workers import LocalWorkers
 from destination_s3_spark.engine.machine import container_memory_bytes, jvm_heap_mb
 from destination_s3_spark.engine.manager import megabytes
 from destination_s3_spark.engine.session import SparkSettings, local_cores
@@ -20,7 +22,9 @@ from destination_s3_spark.engine.startup import class_data
 from destination_s3_spark.errors import ConfigError, lack_error
 from destination_s3_spark.storage.configured import s3_settings
 from destination_s3_spark.storage.endpoint import check_endpoint, check_host, cloud_deployment
+from destination_s3_spark.sync.batches import Limits, limits
 from destination_s3_spark.sync.scratch import scratch_directory
+from destination_s3_spark.tables.updates.resources import LocalDisk, MergeTime, Resources, TaskResources
 
 if TYPE_CHECKING:
     from destination_s3_spark.storage.settings import S3Settings
@@ -41,10 +45,19 @@ CLUSTER_START_LIMIT_S = 600
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """The engine of a sync and a local directory for its spool and for Spark."""
+    """What a sync runs on, from `started_at`: engines, a local directory for its spool and for Spark, and bounds of memory, disk and time.
+
+    `workers` land records on this machine: Spark's, unless that is a cluster. `landing_bytes`: the memory of one for rows.
+    `resources` plans updates. It may have to wait for Spark.
+    """
 
     engine: Engine
+    workers: Engine | LocalWorkers
     scratch: Path
+    limits: Limits
+    landing_bytes: int
+    resources: Callable[[S3Settings], Resources]
+    started_at: datetime
 
 
 @contextmanager
@@ -56,7 +69,7 @@ def runtime_for(config: Config) -> Iterator[Runtime]:
     with scratch_directory(config) as scratch:
         engine = engine_of(config, scratch / "spark")
         try:
-            yield Runtime(engine, scratch)
+            yield _runtime(config, engine, scratch)
         except (OSError, RuntimeError, MemoryError) as error:
             lack = lack_error(error)
             if lack is None:
@@ -64,6 +77,22 @@ def runtime_for(config: Config) -> Iterator[Runtime]:
             raise lack from error
         finally:
             engine.stop()
+
+
+def _runtime(config: Config, engine: Engine, scratch: Path) -> Runtime:
+    local, bounds = is_local(config.spark.master), limits(config)
+    # The spool is empty when tables are merged, so change events may take its disk space.
+    disk = LocalDisk(scratch / "events", bounds.spool_bytes) if local else None
+    merge_time = MergeTime(timedelta(minutes=config.tables.merge_limit_minutes))
+    return Runtime(
+        engine,
+        engine if local else LocalWorkers(TASKS, landing_cores(config)),
+        scratch,
+        bounds,
+        landing_bytes(config),
+        lambda s3: Resources(TaskResources(s3, task_bytes(config)), engine.cores, disk, merge_time),
+        datetime.now(UTC),
+    )
 
 
 def engine_of(config: Config, scratch: Path, start_limit_s: float = CLUSTER_START_LIMIT_S) -> Engine:

@@ -24,7 +24,7 @@ from destination_s3_spark.formats.registry import chosen_format, format_of
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA
 from destination_s3_spark.schema.schema_event import arrow_from_event, from_event
 from destination_s3_spark.storage.configured import s3_settings
-from destination_s3_spark.storage.credentials import arrow_filesystem
+from destination_s3_spark.storage import credentials
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.factory import table_factory
@@ -64,7 +64,7 @@ def read(config: Mapping[str, Any], name: str, namespace: str | None = None, *, 
     chain, live, s3 = _found(parsed, stream)
     files, of_text = _parquet_files(live, parsed, f"s3://{s3.bucket}/{chain.head.identity.final_root}")
     schema = RAW_SCHEMA if of_text else _typed_schema(chain, files)
-    return _dataset(files, schema, arrow_filesystem(s3), s3.bucket)
+    return _dataset(files, schema, credentials.arrow_filesystem(s3), s3.bucket)
 
 
 def _found(config: Config, stream: StreamId) -> tuple[Chain, LiveFiles, S3Settings]:
@@ -96,7 +96,7 @@ def _fresh_rows(config: Config, stream: StreamId) -> FreshRows:
         files = [*files, *waiting]
     if of_text or (merge is not None and merge.of_text):
         schema = RAW_SCHEMA
-    made = _dataset(files, schema, arrow_filesystem(s3), s3.bucket)
+    made = _dataset(files, schema, credentials.arrow_filesystem(s3), s3.bucket)
     return FreshRows(chain.head.block_hash, made.schema, merge, partial(_without, made, s3.bucket))
 
 
