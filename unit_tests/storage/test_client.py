@@ -17,6 +17,7 @@ from destination_s3_spark.storage.credentials import arrow_filesystem, forwardab
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import AccessKey, ClientLimits, S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
+from unit_tests.cases import each
 from unit_tests.conftest import Reply
 
 ONCE = ClientLimits(attempts=1, connect_timeout_s=2, read_timeout_s=5)
@@ -123,7 +124,7 @@ def test_requests_are_signed_for_the_region_of_the_store(
     assert f"/{signed}/s3/aws4_request" in s3_proxy.calls[0].headers["authorization"]
 
 
-@pytest.mark.parametrize(("addressing", "virtual"), [("path", False), ("virtual", True)])
+@each(("addressing", "virtual"), [("path", False), ("virtual", True)])
 def test_arrow_asks_the_store_as_the_connector_does(s3_settings: S3Settings, addressing: Any, virtual: bool) -> None:
     made: Any = arrow_filesystem(replace(s3_settings, addressing=addressing, endpoint_region="fr-par")).__reduce__()
     assert (made[1][0]["region"], made[1][0]["force_virtual_addressing"]) == ("fr-par", virtual)

@@ -12,6 +12,7 @@ from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.storage.endpoint import check_address, check_endpoint
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import AccessKey, ClientLimits, S3Settings
+from unit_tests.cases import each
 
 ONCE = ClientLimits(attempts=1, connect_timeout_s=2, read_timeout_s=3)
 METADATA = "169.254.169.254"
@@ -34,14 +35,12 @@ def resolve_to(monkeypatch: pytest.MonkeyPatch, *answers: str) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
 
 
-@pytest.mark.parametrize(
-    "endpoint", ["http://localhost:9000", "http://127.0.0.1:9000", "http://10.1.2.3", "https://192.168.1.5:443/", "http://[::1]:9000"]
-)
+@each("endpoint", ["http://localhost:9000", "http://127.0.0.1:9000", "http://10.1.2.3", "https://192.168.1.5:443/", "http://[::1]:9000"])
 def test_loopback_and_private_addresses_are_normal(endpoint: str) -> None:
     check_endpoint(endpoint)
 
 
-@pytest.mark.parametrize(
+@each(
     "endpoint",
     [
         "http://169.254.169.254",
@@ -81,7 +80,7 @@ def test_one_forbidden_address_among_several_is_enough(monkeypatch: pytest.Monke
         check_endpoint("http://two.example")
 
 
-@pytest.mark.parametrize(
+@each(
     ("endpoint", "text"),
     [
         ("localhost:9000", "http://"),
@@ -108,9 +107,7 @@ def test_a_password_in_the_endpoint_is_refused_without_repeating_it() -> None:
 
 
 @pytest.mark.usefixtures("in_cloud")
-@pytest.mark.parametrize(
-    "endpoint", ["http://8.8.8.8", "https://127.0.0.1", "https://10.0.0.1", "https://[::1]", "https://100.64.0.1", "https://localhost"]
-)
+@each("endpoint", ["http://8.8.8.8", "https://127.0.0.1", "https://10.0.0.1", "https://[::1]", "https://100.64.0.1", "https://localhost"])
 def test_in_the_cloud_only_https_and_public_addresses_pass(endpoint: str) -> None:
     with pytest.raises(ConfigError, match=r"https|public"):
         check_endpoint(endpoint)

@@ -9,6 +9,7 @@ from botocore.exceptions import ClientError
 from destination_s3_spark.errors import ConfigError, TransientError
 from destination_s3_spark.storage.failures import explain, no_answer
 from destination_s3_spark.storage.settings import AccessKey, S3Settings
+from unit_tests.cases import each
 
 SETTINGS = S3Settings("lake", "eu-west-1", "https://s3.example", AccessKey("AKIA", "planted-secret", "planted-token"))
 
@@ -21,7 +22,7 @@ def answer(status: int, code: str, operation: str = "PutObject", **headers: str)
     return ClientError(response, operation)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@each(
     ("status", "code", "text"),
     [
         (404, "NoSuchBucket", "s3_bucket_name"),
@@ -56,7 +57,7 @@ def test_what_the_user_must_change_is_named(status: int, code: str, text: str) -
     assert "planted" not in error.message
 
 
-@pytest.mark.parametrize(
+@each(
     ("status", "code"),
     [(503, "SlowDown"), (500, "InternalError"), (429, "TooManyRequests"), (408, "RequestTimeout"), (404, "NoSuchUpload"), (409, "X")],
 )
@@ -115,7 +116,7 @@ def test_errors_without_an_answer() -> None:
         assert not no_answer(missing)
 
 
-@pytest.mark.parametrize(
+@each(
     ("status", "code", "unknown"),
     [
         (500, "X", True),

@@ -13,6 +13,7 @@ import pytest
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.storage.paths import PathTemplate, date_regex, date_text, namespace_folder, safe_characters, stream_folder
 from destination_s3_spark.stream_id import StreamId
+from unit_tests.cases import each
 
 CASES = json.loads((Path(__file__).parent / "data" / "path_and_name_cases.json").read_text(encoding="utf-8"))
 START = datetime(2020, 1, 2, 3, 4, 5, 678900, tzinfo=UTC)
@@ -27,38 +28,38 @@ def of_case(case: dict[str, Any]) -> PathTemplate:
     return template(case["bucket_path"], case["path_pattern"], case["file_name_pattern"], case.get("sync_id", 0))
 
 
-@pytest.mark.parametrize("case", CASES["render"], ids=lambda case: case["key"][:40])
+@each("case", CASES["render"], ids=lambda case: case["key"][:40])
 def test_a_key_is_destination_s3s_key_plus_the_token(case: dict[str, Any]) -> None:
     key = of_case(case).key(StreamId(case["namespace"], case["stream"]), case.get("extension", ""), TOKEN, case["part_number"])
     assert key.count(f"-{TOKEN}") == 1
     assert key.replace(f"-{TOKEN}", "") == case["key"]
 
 
-@pytest.mark.parametrize("case", CASES["match"], ids=lambda case: case["key"])
+@each("case", CASES["match"], ids=lambda case: case["key"])
 def test_files_of_destination_s3_are_recognised_with_their_part_number(case: dict[str, Any]) -> None:
     match = of_case(case).key_pattern(StreamId(case["namespace"], case["stream"])).fullmatch(case["key"])
     assert match is not None
     assert int(match["part"]) == case["part_number"]
 
 
-@pytest.mark.parametrize("case", CASES["match_suffix"], ids=lambda case: case["key"])
+@each("case", CASES["match_suffix"], ids=lambda case: case["key"])
 def test_a_numeric_suffix_of_a_clashing_name_is_recognised(case: dict[str, Any]) -> None:
     pattern = of_case(case).key_pattern(StreamId(None, "any"))
     assert pattern.fullmatch(case["key"])
     assert not pattern.fullmatch(case["key"] + "x")
 
 
-@pytest.mark.parametrize(("name", "expected"), [row[:2] for row in CASES["sanitise_own_computation"]["rows"]])
+@each(("name", "expected"), [row[:2] for row in CASES["sanitise_own_computation"]["rows"]])
 def test_names_get_destination_s3s_safe_characters(name: str, expected: str) -> None:
     assert safe_characters(name) == expected
 
 
-@pytest.mark.parametrize(("bucket_path", "namespace", "name", "expected"), CASES["legacy_output_prefix"])
+@each(("bucket_path", "namespace", "name", "expected"), CASES["legacy_output_prefix"])
 def test_legacy_output_prefixes(bucket_path: str, namespace: str | None, name: str, expected: str) -> None:
     assert template(bucket_path, "${NAMESPACE}/${STREAM_NAME}/").final_root(StreamId(namespace, name)) == expected + "/"
 
 
-@pytest.mark.parametrize(("pattern", "expected"), CASES["legacy_file_name"])
+@each(("pattern", "expected"), CASES["legacy_file_name"])
 def test_outer_blanks_of_a_file_name_go_and_inner_ones_become_underscores(pattern: str, expected: str) -> None:
     key = template("b", "p/", pattern).key(StreamId(None, "s"), ".csv", TOKEN, 0)
     assert key.replace(f"-{TOKEN}", "") == f"b/p/{expected}"
@@ -69,7 +70,7 @@ def test_the_defaults_are_destination_s3s() -> None:
     assert template().final_root(StreamId("ns", "users")) == "lake/ns/users/"
 
 
-@pytest.mark.parametrize(
+@each(
     ("pattern", "expected"),
     [
         ("{part_number}{format_extension}", "3-9.csv.gz"),
@@ -96,12 +97,12 @@ def test_the_token_and_the_extension_are_at_the_end_in_the_place_of_an_extension
     assert re.fullmatch(r".*?(-[0-9]+)?(\.[a-z.]+)?", key)
 
 
-@pytest.mark.parametrize("name", ["2020_01_02", "2020_01_02-1"])
+@each("name", ["2020_01_02", "2020_01_02-1"])
 def test_names_of_destination_s3_without_an_extension_are_recognised(name: str) -> None:
     assert template(path="x/", name="{date}").key_pattern(StreamId("n", "s")).fullmatch(f"lake/x/{name}")
 
 
-@pytest.mark.parametrize("pattern", ["{part_number}{format_extension}", "any_filename", "f.json", "{date:dd MMM yy}_{part_number}"])
+@each("pattern", ["{part_number}{format_extension}", "any_filename", "f.json", "{date:dd MMM yy}_{part_number}"])
 def test_our_own_keys_are_recognised_whatever_sync_wrote_them(pattern: str) -> None:
     key = template(path="${NAMESPACE}/${STREAM_NAME}/${YEAR}/${UUID}/", name=pattern).key(StreamId("n", "s"), ".parquet", TOKEN, 3)
     later = PathTemplate("lake", "${NAMESPACE}/${STREAM_NAME}/${YEAR}/${UUID}/", pattern, START + timedelta(days=900), 77)
@@ -109,7 +110,7 @@ def test_our_own_keys_are_recognised_whatever_sync_wrote_them(pattern: str) -> N
     assert not later.key_pattern(StreamId("n", "t")).fullmatch(key)
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "expected"),
     [
         ("${NAMESPACE}/${STREAM_NAME}/", "lake/n/s/"),
@@ -130,7 +131,7 @@ def test_another_root_replaces_the_templates_and_the_tail_stays() -> None:
     assert template().key_pattern(StreamId("ns", "users"), root="lake/ns/users_0a0a0a0a/").fullmatch(key)
 
 
-@pytest.mark.parametrize(
+@each(
     ("bucket_path", "expected"),
     [("a/b", "a/b/"), ("/a//b/", "a/b/"), ("", ""), ("p-${NAMESPACE}", ""), ("a/p-${NAMESPACE}", "a/"), ("a/../b", "a/__/b/")],
 )
@@ -138,8 +139,8 @@ def test_the_base_is_the_constant_part_of_the_bucket_path(bucket_path: str, expe
     assert template(bucket_path).base == expected
 
 
-@pytest.mark.parametrize("name", ["..", ".", "../../etc", "a//b", "/", "", "\0", "%2f", "x" * 2000, "ø" * 700, "😀", "a/./b", " "])
-@pytest.mark.parametrize("namespace", [None, "..", "/", "n" * 1500])
+@each("name", ["..", ".", "../../etc", "a//b", "/", "", "\0", "%2f", "x" * 2000, "ø" * 700, "😀", "a/./b", " "])
+@each("namespace", [None, "..", "/", "n" * 1500])
 def test_hostile_names_stay_under_the_bucket_path_and_within_1024_bytes(namespace: str | None, name: str) -> None:
     one = template()
     root = one.final_root(StreamId(namespace, name))
@@ -166,7 +167,7 @@ def test_a_namespace_may_be_several_folders_and_a_missing_one_is_none() -> None:
     assert stream_folder("/") == "unnamed"
 
 
-@pytest.mark.parametrize(
+@each(
     ("pattern", "expected"),
     [
         ("yyyy_MM", "2020_01"),
@@ -181,7 +182,7 @@ def test_date_patterns_are_simple_date_formats(pattern: str, expected: str) -> N
     assert re.fullmatch(date_regex(pattern), expected)
 
 
-@pytest.mark.parametrize("pattern", ["{date:yyyy_ww}", "{date:z}", "{date:'open}"])
+@each("pattern", ["{date:yyyy_ww}", "{date:z}", "{date:'open}"])
 def test_a_date_pattern_that_is_not_supported_is_a_config_error_at_once(pattern: str) -> None:
     with pytest.raises(ConfigError, match="file_name_pattern"):
         template(name=pattern)

@@ -16,6 +16,7 @@ from destination_s3_spark.storage.object_store import ObjectNotFound
 from destination_s3_spark.storage.ranged import TAIL_BYTES, WHOLE_BYTES, RangedFile
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import ClientLimits, S3Settings
+from unit_tests.cases import each
 
 ONCE = ClientLimits(attempts=1, connect_timeout_s=2, read_timeout_s=5)
 BODY = random.Random(7).randbytes(5 * TAIL_BYTES)
@@ -135,7 +136,7 @@ def test_a_body_cut_short_is_read_again(opened: Opened, s3_proxy: Any, s3_error:
     assert len(s3_proxy.calls) == 2
 
 
-@pytest.mark.parametrize("recorded", [9, 11, 500_000])
+@each("recorded", [9, 11, 500_000])
 def test_an_object_of_another_size_is_not_the_one_that_was_written(s3_settings: S3Settings, recorded: int) -> None:
     S3Store(replace(s3_settings, limits=ONCE)).put("t/file", b"0123456789")
     with pytest.raises(DataError, match=r"t/file.*not as long"):

@@ -22,7 +22,8 @@ from destination_s3_spark.storage.table_paths import (
     table_id,
 )
 from destination_s3_spark.stream_id import StreamId
-from unit_tests.examples import examples
+from unit_tests.cases import each
+from unit_tests.sampling import examples
 
 START = datetime(2020, 1, 2, tzinfo=UTC)
 HOSTILE = [
@@ -58,7 +59,7 @@ def same(one: StreamId, other: StreamId) -> bool:
     return StreamId.of(one.namespace, one.name) == StreamId.of(other.namespace, other.name)
 
 
-@pytest.mark.parametrize(
+@each(
     ("namespace", "name", "expected"),
     [
         ("a", "b", "a_raw__stream_b"),
@@ -174,7 +175,7 @@ def test_a_variable_after_the_last_constant_folder_does_not_separate_roots() -> 
     assert set(roots.values()) == {"lake/n/"}
 
 
-@pytest.mark.parametrize("name", ["airbyte_internal", "airbyte_changes"])
+@each("name", ["airbyte_internal", "airbyte_changes"])
 def test_a_stream_named_like_a_folder_of_the_connector_moves_out_of_it(name: str) -> None:
     roots = resolve_roots([StreamId(name, "users"), StreamId(None, name)], template())
     assert not any(root.startswith(f"lake/{name}/") for root in roots.values())
@@ -209,9 +210,7 @@ def test_the_root_that_a_stream_gets_is_its_own_without_a_look_at_others(streams
         assert root_flaw(root, stream, template(path), nobody_is_asked) is None
 
 
-@pytest.mark.parametrize(
-    "root", ["", "finance/", "lakes/", "lake/airbyte_internal/", "lake/airbyte_changes/shop/", "lake/airbyte_internal/x/"]
-)
+@each("root", ["", "finance/", "lakes/", "lake/airbyte_internal/", "lake/airbyte_changes/shop/", "lake/airbyte_internal/x/"])
 def test_a_root_outside_of_the_bucket_path_or_in_a_folder_of_the_connector_is_nobodys(root: str) -> None:
     assert "is not in the bucket path" in (root_flaw(root, StreamId(None, "airbyte_internal"), template(), nobody_is_asked) or "")
 
@@ -228,7 +227,7 @@ def test_a_root_of_earlier_path_options_stays_unless_it_is_in_the_folder_of_anot
     assert root_flaw("lake/anywhere/deep/", mine, template(), lambda: roots) is None
 
 
-@pytest.mark.parametrize("name", ["_delta_log", "_iceberg", "_symlink_format_manifest"])
+@each("name", ["_delta_log", "_iceberg", "_symlink_format_manifest"])
 def test_no_history_lies_where_those_of_another_stream_are_published(name: str) -> None:
     template = PathTemplate("lake", None, None, START, 0)
     around = history_root(template, StreamId(None, "shop"))
