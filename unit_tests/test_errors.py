@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from destination_s3_spark.errors import frames_of, lack_error
+from unit_tests.cases import each
 
 
 def no_thread() -> None:
@@ -30,7 +31,7 @@ def another() -> None:
     raise OSError(errno.ENOENT, "customer 4711")
 
 
-@pytest.mark.parametrize(
+@each(
     ("cause", "said"), [(no_thread, "start more threads"), (no_file, "open more files"), (no_memory, "ran out of memory"), (another, None)]
 )
 def test_what_the_system_lacks_is_told_apart_from_other_errors(cause: Callable[[], None], said: str | None) -> None:

@@ -13,6 +13,7 @@ from airbyte_cdk.models import ConnectorSpecificationSerializer
 
 from destination_s3_spark.__main__ import main
 from destination_s3_spark.destination import DestinationS3Spark
+from unit_tests.cases import each
 
 
 def test_spec_without_the_cdk_is_that_of_the_cdk(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
@@ -44,7 +45,7 @@ def test_without_a_command_there_is_the_help_and_no_traceback() -> None:
     assert "Traceback" not in ended.stderr
 
 
-@pytest.mark.parametrize("module", ["destination_s3_spark.__main__", "destination_s3_spark.sync.assembly", "destination_s3_spark.process"])
+@each("module", ["destination_s3_spark.__main__", "destination_s3_spark.sync.assembly", "destination_s3_spark.process"])
 def test_a_sync_imports_nothing_that_is_for_a_terminal(module: str) -> None:
     script = f"import sys, {module}; print({{'click', 'rich', 'airbyte_cdk'}} & set(sys.modules))"
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
@@ -81,7 +82,7 @@ main()
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
 
 
-@pytest.mark.parametrize("switch", ["", "off"])
+@each("switch", ["", "off"])
 def test_the_version_says_by_what_records_are_typed(switch: str) -> None:
     environment = {**os.environ, "DESTINATION_S3_SPARK_KERNEL": switch}
     command = [sys.executable, "-m", "destination_s3_spark", "--version"]

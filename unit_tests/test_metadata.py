@@ -7,9 +7,10 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 from airbyte_connector_models.metadata.v0.connector_metadata_definition_v0 import ConnectorMetadataDefinitionV0
+
+from unit_tests.cases import each
 
 ROOT = Path(__file__).parents[1]
 METADATA: dict[str, Any] = yaml.safe_load((ROOT / "metadata.yaml").read_text())
@@ -92,7 +93,7 @@ def test_the_changelog_begins_with_what_is_unreleased_and_the_newest_release_is_
     assert released[:1] in ([], [PROJECT["version"]])
 
 
-@pytest.mark.parametrize("lock_file", LOCK_FILES)
+@each("lock_file", LOCK_FILES)
 def test_a_lock_file_pins_by_hash_and_names_no_host(lock_file: str) -> None:
     text = (ROOT / lock_file).read_text()
     pins = re.findall(r"^[a-z0-9][^\n]*", text, re.MULTILINE)
@@ -114,7 +115,7 @@ def test_the_tools_that_build_the_image_are_locked_as_the_projects_name_them() -
     assert "pip install --quiet '" not in (ROOT / "Dockerfile").read_text(), "a package without a hash"
 
 
-@pytest.mark.parametrize("lock_file", ["requirements.lock", "requirements-dev.lock"])
+@each("lock_file", ["requirements.lock", "requirements-dev.lock"])
 def test_every_declared_dependency_is_locked(lock_file: str) -> None:
     locked = set(re.findall(r"^([a-z0-9._-]+)(?:\[[^\]]*\])?==", (ROOT / lock_file).read_text(), re.MULTILINE))
     # The image is made of requirements.lock, and catalogs of Iceberg are to work in it.

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 
-import pytest
+from unit_tests.cases import each
 
 TWO_SIGNALS = """
 import os, signal
@@ -26,7 +26,7 @@ except Terminated as stopped:
 """
 
 
-@pytest.mark.parametrize(
+@each(
     ("first", "second", "said", "code"),
     [
         ("SIGINT", "SIGINT", ["cleaning up"], 128 + signal.SIGINT),

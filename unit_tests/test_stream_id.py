@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from destination_s3_spark.stream_id import StreamId
+from unit_tests.cases import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("pattern", "names"),
     [
         ("x1", ["x1"]),

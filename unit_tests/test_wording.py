@@ -3,10 +3,9 @@ from __future__ import annotations
 import json
 import sys
 
-import pytest
-
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.wording import LINE_END, printable, printable_json, spreadsheet_cell
+from unit_tests.cases import each
 
 EVERY_CHARACTER = "".join(chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000)
 
@@ -23,7 +22,7 @@ def test_json_keeps_every_character() -> None:
     assert document.decode().replace("\n", "").isprintable()
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "cell"),
     [
         ("=1+1", "'=1+1"),

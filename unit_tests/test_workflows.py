@@ -8,8 +8,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 import yaml
+
+from unit_tests.cases import each
 
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -27,7 +28,7 @@ def scripts_of(path: Path) -> Iterator[str]:
 SCRIPTS = {path.name: "\n".join(scripts_of(path)) for path in WORKFLOWS} | {".ci/run": (ROOT / ".ci" / "run").read_text()}
 
 
-@pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
+@each("script", SCRIPTS.values())
 def test_what_a_script_names_exists(script: str) -> None:
     for module, names in re.findall(r"from (\S+) import ([\w, ]+)", script):
         if module.split(".")[0] in PACKAGES:
