@@ -27,6 +27,7 @@ from destination_s3_spark.chain.fold import fold
 from destination_s3_spark.chain.state import Checkpoint
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.stream_id import StreamId
+from unit_tests.cases import each
 
 NOON = datetime(2026, 3, 1, 12, 0, 0, 250000, tzinfo=UTC)
 SEED = Seed(StreamId(None, "naïve"), "id", 1234567890, "lake/users/", ("lake/users/old.parquet",), 7, 0, NOON)
@@ -44,14 +45,14 @@ STATE = fold(None, Block(0, None, NOON, 1, "n", None, SEED), "f1220" + "1" * 64)
 EVENTS = [SEED, OpenEpoch(8, 1, NOON), SCHEMA, ADD, Void(3), Close(), Snapshot(STATE, ("a",), (FILE.visible(),))]
 
 
-@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+@each("event", EVENTS, ids=lambda event: type(event).__name__)
 def test_a_block_comes_back_from_its_bytes(event: Event) -> None:
     written = block(event)
 
     assert decode(encode(written)) == written
 
 
-@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+@each("event", EVENTS, ids=lambda event: type(event).__name__)
 def test_the_bytes_are_canonical_json(event: Event) -> None:
     body = encode(block(event))
 
@@ -125,7 +126,7 @@ def test_an_unknown_kind_that_carries_no_data_is_kept_readable() -> None:
     assert decode(with_event({"kind": "SetLicense", "text": "x"})).event == UnknownEvent("SetLicense")
 
 
-@pytest.mark.parametrize(
+@each(
     "body",
     [
         with_event({"kind": "CompactData", "files": []}),
@@ -133,14 +134,13 @@ def test_an_unknown_kind_that_carries_no_data_is_kept_readable() -> None:
         with_event({"kind": "Close"}, format=2),
         encode(block(SEED)).replace(b'"formatVersion":1', b'"formatVersion":2'),
     ],
-    ids=["kind with files", "kind with removed files", "block format", "chain format"],
 )
 def test_what_a_newer_version_wrote_is_refused_with_the_remedy(body: bytes) -> None:
     with pytest.raises(ConfigError, match="newer version"):
         decode(body)
 
 
-@pytest.mark.parametrize(
+@each(
     "body",
     [
         b"",

@@ -20,6 +20,7 @@ from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.sync.checkpoints import Checkpoints
 from destination_s3_spark.sync.commits import Commits
 from destination_s3_spark.tables.commit.writer import TableWriter
+from unit_tests.cases import each
 from unit_tests.chain.fake_store import FakeStore, Fault
 from unit_tests.chain.one_table import staged
 from unit_tests.places import PlainTable
@@ -107,7 +108,7 @@ def test_a_state_without_records_goes_out_at_the_next_commit() -> None:
     assert tables.store.calls == [("STATE", "s")]
 
 
-@pytest.mark.parametrize("failing", [0, 1])
+@each("failing", [0, 1])
 def test_no_state_goes_out_when_a_table_fails_though_the_other_is_committed(failing: int) -> None:
     tables = TwoTables()
     for stream in (0, 1):

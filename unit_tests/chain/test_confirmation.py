@@ -22,6 +22,7 @@ from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.errors import DataError
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.retention import delete_expired_raw
+from unit_tests.cases import each
 from unit_tests.chain.fake_store import FakeStore
 from unit_tests.chain.one_table import CHAIN, FIRST, SECOND, TABLE, crashed, land
 from unit_tests.chain.test_keep_replaced import KEEP, chain_of, sync_at, writer_at
@@ -130,7 +131,7 @@ def test_a_hint_of_a_session_that_did_not_settle_its_last_block_is_none_of_ours(
     assert set(keys) <= data(store)
 
 
-@pytest.mark.parametrize("offset", [-1, 0, 2**60 + 1, 2**63 - 1, 2**70])
+@each("offset", [-1, 0, 2**60 + 1, 2**63 - 1, 2**70])
 def test_offsets_that_cannot_be_are_not_believed(offset: int) -> None:
     store = FakeStore()
     sync_at(store, 0)
@@ -177,7 +178,7 @@ def test_a_hint_that_is_too_large_is_ignored_and_such_a_block_is_an_error(monkey
         chain_of(store)
 
 
-@pytest.mark.parametrize("body", [DEEP, b'{"a":' * 100_000, canonical({"known": {}}) + DEEP])
+@each("body", [DEEP, b'{"a":' * 100_000, canonical({"known": {}}) + DEEP])
 def test_a_hint_of_any_depth_is_ignored(body: bytes) -> None:
     store = FakeStore()
     sync_at(store, 0)

@@ -8,6 +8,7 @@ import pytest
 
 from destination_s3_spark.chain.territory import OrphanUploads
 from destination_s3_spark.tables.commit.repair import repair
+from unit_tests.cases import each
 from unit_tests.chain.delta_table import LOG, SHOWN, delta_calls
 from unit_tests.chain.fake_store import Crash, FakeStore, Fault
 from unit_tests.chain.one_table import CHAIN, FIRST, STARTED, TABLE, land, synced, writer
@@ -53,9 +54,9 @@ def died_after_publishing(store: FakeStore, call: str) -> None:
     assert any(key.startswith(LOG) for key in store.objects)
 
 
-@pytest.mark.parametrize("earlier", [0, 1])
-@pytest.mark.parametrize("dies_at", ["create", "put"], ids=["before its Close", "before its hint"])
-@pytest.mark.parametrize("idle", [False, True])
+@each("earlier", [0, 1])
+@each("dies_at", ["create", "put"])
+@each("idle", [False, True])
 def test_switched_off_the_log_of_a_session_that_died_is_removed(earlier: int, dies_at: str, idle: bool) -> None:
     store = FakeStore()
     for _ in range(earlier):

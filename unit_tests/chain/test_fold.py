@@ -23,6 +23,7 @@ from destination_s3_spark.chain.events import (
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.fold import InvalidChain, Rule, fold
 from destination_s3_spark.chain.state import Checkpoint, Counters, TableState
+from unit_tests.cases import each
 from unit_tests.chain.built_chain import OPEN, SCHEMA, SEED, T0, Builder, add, chain, file, live_files, merge
 
 
@@ -76,15 +77,15 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("before", "event", "envelope", "rule"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED])
-def test_a_block_that_breaks_a_rule_is_refused(before: Builder, event: Event, envelope: dict[str, object], rule: Rule) -> None:
+@each("case, before, event, envelope, rule", REFUSED)
+def test_a_block_that_breaks_a_rule_is_refused(case: str, before: Builder, event: Event, envelope: dict[str, object], rule: Rule) -> None:
     with pytest.raises(InvalidChain) as refused:
         before.add(before.next(event, **envelope))
 
     assert refused.value.rule is rule
 
 
-@pytest.mark.parametrize(
+@each(
     "events",
     [
         (SEED, Close(), OPEN),

@@ -9,6 +9,7 @@ from destination_s3_spark.chain.events import Close, Event, OpenEpoch, Void
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.fold import InvalidChain, Rule
 from destination_s3_spark.chain.state import Counters, Pending
+from unit_tests.cases import each
 from unit_tests.chain.built_chain import OPEN, SCHEMA, SEED, T0, Builder, add, begin, chain, file, merge, publish
 
 DELTA = (FileKind.RAW, FileKind.DELTA)
@@ -54,8 +55,8 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("before", "event", "envelope", "rule"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED])
-def test_a_block_that_breaks_a_rule_is_refused(before: Builder, event: Event, envelope: dict[str, object], rule: Rule) -> None:
+@each("case, before, event, envelope, rule", REFUSED)
+def test_a_block_that_breaks_a_rule_is_refused(case: str, before: Builder, event: Event, envelope: dict[str, object], rule: Rule) -> None:
     with pytest.raises(InvalidChain) as refused:
         before.add(before.next(event, **envelope))
 
@@ -187,10 +188,9 @@ def test_a_session_on_an_unsettled_table_changes_only_who_writes() -> None:
     assert (built.head.epoch, built.head.opener.sync_id) == (before.epoch + 1, 11)
 
 
-@pytest.mark.parametrize(
+@each(
     "event",
     [add(15, 19, kinds=DELTA), merge([replace(NEW, rows=9)], [OLD]), publish([NEW], [OLD, ADOPTED])],
-    ids=["AddData", "MergeData", "ReplaceData"],
 )
 def test_void_restores_exactly_what_was_there(event: Event) -> None:
     built = pending()
@@ -205,7 +205,7 @@ def test_void_restores_exactly_what_was_there(event: Event) -> None:
     assert built.head.unsettled.voided
 
 
-@pytest.mark.parametrize(
+@each(
     ("events", "begun_by"),
     [
         ([replace(SEED, adopted=())], 7),
@@ -216,7 +216,6 @@ def test_void_restores_exactly_what_was_there(event: Event) -> None:
         ([SEED, SCHEMA, begin(5, 0), add(0, 9), publish([NEW], [ADOPTED]), OPEN], 9),
         ([SEED, SCHEMA, begin(5, 0), add(0, 9), replace(publish([NEW], [ADOPTED]), sync_id=11), OPEN], 9),
     ],
-    ids=["found new", "found with adopted files", "still", "found empty", "added to", "replaced", "replaced in a later sync"],
 )
 def test_the_state_knows_whose_rows_are_all_there_is(events: list[Event], begun_by: int) -> None:
     assert chain(*events).head.contents.begun_by == begun_by

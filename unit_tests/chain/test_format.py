@@ -19,6 +19,7 @@ from destination_s3_spark.chain.hint import HINT_FORMAT
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.formats.file_statistics import FileStatistics, KeyRange
+from unit_tests.cases import each
 from unit_tests.chain.built_chain import T0
 from unit_tests.chain.fake_store import FakeStore
 from unit_tests.chain.one_table import CHAIN, FIRST, TABLE, land, writer
@@ -80,7 +81,7 @@ def newer_table(hint: dict[str, Any]) -> None:
     hint["known"]["state"]["identity"]["formatVersion"] = 2
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "said"),
     [
         (newer_format, "has format 2 and this version of the connector knows format 1"),
@@ -90,6 +91,7 @@ def newer_table(hint: dict[str, Any]) -> None:
 def test_a_hint_of_a_newer_version_is_ignored_and_replaced(
     change: Callable[[dict[str, Any]], None], said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.clear()
     store = FakeStore()
     whole = synced(store).head
     changed_hint(store, change)

@@ -16,6 +16,7 @@ from destination_s3_spark.errors import SyncError
 from destination_s3_spark.formats.file_statistics import WrittenFile
 from destination_s3_spark.tables.commit.repair import repair
 from destination_s3_spark.tables.commit.writer import TableWriter
+from unit_tests.cases import each
 from unit_tests.chain.built_chain import T0
 from unit_tests.chain.fake_store import Completes, Crash, FakeStore, Fault
 from unit_tests.chain.one_table import CHAIN, FIRST, STARTED, TABLE, land
@@ -167,7 +168,7 @@ def test_files_that_a_taken_back_block_would_have_replaced_are_live_again() -> N
     assert live_finals(store) == {file.key for file in old}
 
 
-@pytest.mark.parametrize("completes", Completes)
+@each("completes", Completes)
 def test_one_fault_at_every_call(completes: Completes) -> None:
     """Whatever happens, live files are there, and what else is in the folder is known to the chain and goes in time."""
 

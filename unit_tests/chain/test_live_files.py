@@ -18,6 +18,7 @@ from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.state import Pending
 from destination_s3_spark.formats.file_statistics import FileStatistics, KeyRange
+from unit_tests.cases import each
 from unit_tests.chain.built_chain import OPEN, SCHEMA, SEED, T0, Builder, add, begin, chain, file, live_files, merge, publish
 from unit_tests.chain.fake_store import FakeStore
 from unit_tests.places import PlainTable
@@ -123,16 +124,15 @@ def test_publishing_ends_pending_and_takes_adopted_files_away() -> None:
     assert (live.adopted, live.pending, keys(live.files)) == ((), None, ["raw-10", "raw-15", "new"])
 
 
-@pytest.mark.parametrize(
+@each(
     "event",
     [
         add(20, 24, kinds=DELTA),
         merge([file(FileKind.FINAL, "new")], [file(FileKind.FINAL, "merged")]),
         publish([file(FileKind.FINAL, "new")], [ADOPTED, file(FileKind.FINAL, "merged"), file(FileKind.DELTA, "delta-10", 5)]),
     ],
-    ids=["AddData", "MergeData", "ReplaceData"],
 )
-@pytest.mark.parametrize("opened_again", [False, True])
+@each("opened_again", [False, True])
 def test_void_restores_exactly_what_was_there(event: Event, opened_again: bool) -> None:
     built = two_generations().append(begin(4, 20))  # so that there is something of everything
     before = built.live
@@ -194,7 +194,7 @@ def reader(store: FakeStore) -> Chain:
     return made
 
 
-@pytest.mark.parametrize(("files", "adopted"), [(PLAIN_FILES - 2, 2), (PLAIN_FILES + 1, 0), (1, PLAIN_FILES), (20 * PLAIN_FILES, 2)])
+@each(("files", "adopted"), [(PLAIN_FILES - 2, 2), (PLAIN_FILES + 1, 0), (1, PLAIN_FILES), (20 * PLAIN_FILES, 2)])
 def test_a_hint_with_the_list_saves_reading_the_blocks(files: int, adopted: int) -> None:
     store = FakeStore()
     writer = on_store(store, files, adopted)
@@ -212,7 +212,7 @@ def test_the_list_of_a_table_of_many_files_is_compressed() -> None:
     assert len(store.objects[HINT]) < len(canonical(writer.live_files())) / 5
 
 
-@pytest.mark.parametrize("damage", [b"!", b"AAAA"])
+@each("damage", [b"!", b"AAAA"])
 def test_a_hint_with_a_damaged_list_is_ignored(damage: bytes) -> None:
     store = FakeStore()
     writer = on_store(store, PLAIN_FILES + 1, 0)
@@ -224,7 +224,7 @@ def test_a_hint_with_a_damaged_list_is_ignored(damage: bytes) -> None:
     assert reader(store).live_files() == writer.live_files()
 
 
-@pytest.mark.parametrize(("files", "adopted"), [(PLAIN_FILES + 1, 0), (1, PLAIN_FILES)])
+@each(("files", "adopted"), [(PLAIN_FILES + 1, 0), (1, PLAIN_FILES)])
 def test_the_hint_of_a_table_of_too_many_files_leaves_them_to_the_blocks(files: int, adopted: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hint, "MAX_BYTES", 100)
     store = FakeStore()

@@ -13,6 +13,7 @@ from destination_s3_spark.chain.log import BlockTaken, Chain
 from destination_s3_spark.chain.opening import SNAPSHOT_EVERY, take_snapshot_when_due
 from destination_s3_spark.errors import Bug, DataError, TransientError
 from destination_s3_spark.storage.object_store import CREATE_TRIES
+from unit_tests.cases import each
 from unit_tests.chain.fake_store import FakeStore, Fault
 from unit_tests.chain.one_table import TABLE
 
@@ -93,9 +94,9 @@ def test_a_stale_hint_is_not_appended_to_where_the_store_may_overwrite() -> None
     assert late.state == writer.state
 
 
-@pytest.mark.parametrize("knew", [True, False], ids=["known by another table", "not known"])
-@pytest.mark.parametrize("has_hint", [True, False], ids=["hint", "no hint"])
-@pytest.mark.parametrize("died", [0, 2], ids=["", "after sessions that died before they brought it back"])
+@each("knew", [True, False])
+@each("has_hint", [True, False])
+@each("died", [0, 2])
 def test_a_block_that_the_store_overwrote_is_brought_back(has_hint: bool, knew: bool, died: int) -> None:
     store = FakeStore()
     writer = written(store, sessions=2)
@@ -134,7 +135,7 @@ def test_whoever_appends_to_a_stale_hint_is_told_of_the_block_that_is_there() ->
     assert (late.head.epoch, late.head.sequence_number) == (4, 6)
 
 
-@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b"\xff", b'{"sequenceNumber":1,"blockHash":"","state":{},"checksum":""}'])
+@each("damage", [b"", b"{", b"[]", b"\xff", b'{"sequenceNumber":1,"blockHash":"","state":{},"checksum":""}'])
 def test_a_damaged_hint_is_ignored(damage: bytes) -> None:
     store = FakeStore()
     state = written(store, sessions=2).state
@@ -209,7 +210,7 @@ def test_a_missing_block_is_damage_and_says_what_to_do() -> None:
         reader.catch_up()
 
 
-@pytest.mark.parametrize(("body", "what"), [(b"{", "block 1 cannot be read"), (None, "prevBlockHash")])
+@each(("body", "what"), [(b"{", "block 1 cannot be read"), (None, "prevBlockHash")])
 def test_a_changed_block_is_damage(body: bytes | None, what: str) -> None:
     store = FakeStore()
     written(store, sessions=2)
@@ -242,7 +243,7 @@ def test_an_invalid_block_is_never_written() -> None:
     assert store.calls == []
 
 
-@pytest.mark.parametrize("fault", [Fault.TIMEOUT_BEFORE, Fault.TIMEOUT_AFTER])
+@each("fault", [Fault.TIMEOUT_BEFORE, Fault.TIMEOUT_AFTER])
 def test_a_create_without_an_answer_is_settled_by_reading_the_block(fault: Fault) -> None:
     store = FakeStore()
     faults = [fault]

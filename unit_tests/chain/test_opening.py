@@ -14,6 +14,7 @@ from destination_s3_spark.chain.opening import FILES_PER_BLOCK, Session, WriteDi
 from destination_s3_spark.chain.state import Checkpoint, Pending
 from destination_s3_spark.errors import Fenced
 from destination_s3_spark.tables.commit.batch import TableCheckpoint
+from unit_tests.cases import each
 from unit_tests.chain.built_chain import SCHEMA as SCHEMA_EVENT
 from unit_tests.chain.built_chain import SEED, T0, Builder, add, begin, chain, file, publish
 from unit_tests.chain.fake_store import Crash, FakeStore, Fault
@@ -68,11 +69,9 @@ GENERATIONS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("table", "disposition", "generation", "sync_id", "pending"), [case[1:] for case in GENERATIONS], ids=[case[0] for case in GENERATIONS]
-)
+@each("case, table, disposition, generation, sync_id, pending", GENERATIONS)
 def test_what_is_pending_in_a_session(
-    table: Builder, disposition: WriteDisposition, generation: int, sync_id: int, pending: Pending | None
+    case: str, table: Builder, disposition: WriteDisposition, generation: int, sync_id: int, pending: Pending | None
 ) -> None:
     session = Session(sync_id, generation, STARTED, disposition)
     found = pending_in(table.head, session)

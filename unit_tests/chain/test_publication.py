@@ -20,6 +20,7 @@ from destination_s3_spark.tables.commit.repair import repair
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.publishers.publication import NotPublished
 from destination_s3_spark.tables.publishers.symlink import MANIFEST, OWNER_METADATA, SEQUENCE, SymlinkManifest
+from unit_tests.cases import each
 from unit_tests.chain.fake_store import FakeStore, Fault
 from unit_tests.chain.one_table import CHAIN, FIRST, STARTED, TABLE, kinds, land, staged, synced, writer
 
@@ -90,7 +91,7 @@ def merged(store: FakeStore, made: TableWriter) -> str:
     return file.key
 
 
-@pytest.mark.parametrize("conditional", [True, False], ids=["conditional puts", "plain puts"])
+@each("conditional", [True, False])
 def test_a_writer_paused_at_the_manifest_of_its_close_hides_nothing(conditional: bool) -> None:
     store = FakeStore()
     store.conditional = conditional
@@ -111,8 +112,8 @@ def test_a_writer_paused_at_the_manifest_of_its_close_hides_nothing(conditional:
     assert len(shown(store)) == 2
 
 
-@pytest.mark.parametrize("conditional", [True, False], ids=["conditional puts", "plain puts"])
-@pytest.mark.parametrize("ends", [True, False], ids=["which has ended", "which goes on"])
+@each("conditional", [True, False])
+@each("ends", [True, False])
 def test_a_writer_paused_at_the_manifest_of_a_merge_hides_no_newer_merge(conditional: bool, ends: bool) -> None:
     store = FakeStore()
     store.conditional = conditional
@@ -184,7 +185,7 @@ def test_a_put_of_a_dead_process_that_arrives_late_is_refused() -> None:
     assert shown(store) == newest == finals(store)
 
 
-@pytest.mark.parametrize("old", [None, b"s3://bucket/gone.parquet\n"], ids=["no manifest", "an old one"])
+@each("old", [None, b"s3://bucket/gone.parquet\n"])
 def test_a_sync_without_records_shows_readers_the_last_data_of_its_tables(old: bytes | None) -> None:
     store = FakeStore()
     synced(store, 1, [SHOWN])
@@ -248,8 +249,9 @@ def test_a_manifest_that_others_always_replace_is_a_transient_error() -> None:
         made.close()
 
 
-@pytest.mark.parametrize("catalog", [Catalog(down="Nobody answers."), Catalog(refusal="No such type.")], ids=["down", "refused"])
+@each("catalog", [Catalog(down="Nobody answers."), Catalog(refusal="No such type.")])
 def test_a_publisher_that_fails_costs_one_warning_and_the_others_go_on(catalog: Catalog, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.clear()
     store = FakeStore()
     with caplog.at_level(logging.WARNING, "airbyte"):
         first = writer(store, 1, publishers=[catalog, SHOWN])
@@ -269,8 +271,9 @@ def test_a_publisher_that_fails_costs_one_warning_and_the_others_go_on(catalog: 
     assert b'"catalog"' not in store.objects[f"{CHAIN}hint.json"]
 
 
-@pytest.mark.parametrize("with_records", [True, False])
+@each("with_records", [True, False])
 def test_the_next_sync_publishes_what_a_failing_catalog_missed(with_records: bool, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.clear()
     store, catalog = FakeStore(), Catalog(down="Nobody answers.")
     synced(store, 1, [catalog, SHOWN])
     writer(store, 2, publishers=[catalog, SHOWN]).close()

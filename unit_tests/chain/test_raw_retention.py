@@ -19,6 +19,7 @@ from destination_s3_spark.errors import SyncError
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.publishers.symlink import MANIFEST, SymlinkManifest
 from destination_s3_spark.tables.retention import delete_expired_raw, expired_raw
+from unit_tests.cases import each
 from unit_tests.chain.built_chain import T0, file
 from unit_tests.chain.fake_store import Completes, Crash, FakeStore, Fault
 from unit_tests.chain.one_table import FIRST, STARTED, TABLE, kinds, land
@@ -82,7 +83,7 @@ def test_a_table_without_the_option_keeps_everything() -> None:
     assert len(raw_objects(store)) == 6
 
 
-@pytest.mark.parametrize("completes", Completes)
+@each("completes", Completes)
 def test_one_fault_at_every_call_of_a_sweep(completes: Completes) -> None:
     def begun() -> FakeStore:
         store = FakeStore(completes)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
-
 from destination_s3_spark.chain.state import Checkpoint, ReplayGuard
+from unit_tests.cases import each
 
 
 def checkpoints(names: str) -> list[Checkpoint]:
     return [Checkpoint(name, 1, "00", 0) for name in names]
 
 
-@pytest.mark.parametrize(
+@each(
     ("committed", "incoming", "replayed", "still_active"),
     [
         ("", "a", 0, False),

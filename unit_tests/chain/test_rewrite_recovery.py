@@ -14,6 +14,7 @@ from destination_s3_spark.errors import Fenced, TransientError
 from destination_s3_spark.formats.file_statistics import WrittenFile
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.publishers.symlink import MANIFEST, SymlinkManifest
+from unit_tests.cases import each
 from unit_tests.chain.fake_store import Completes, Crash, FakeStore, Fault
 from unit_tests.chain.one_table import CHAIN, FIRST, SECOND, event, kinds, land, staged, writer
 
@@ -70,10 +71,10 @@ def died(store: FakeStore, replace: bool, at: str, fault: Fault = Fault.CRASH_BE
     return before, removed
 
 
-@pytest.mark.parametrize("completes", Completes)
-@pytest.mark.parametrize("fault", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
-@pytest.mark.parametrize("at", ["complete_upload", "replace", "delete"])
-@pytest.mark.parametrize("replace", [False, True], ids=["MergeData", "ReplaceData"])
+@each("completes", Completes)
+@each("fault", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
+@each("at", ["complete_upload", "replace", "delete"])
+@each("replace", [False, True])
 def test_the_next_session_completes_publishes_and_deletes_what_was_interrupted(
     replace: bool, at: str, fault: Fault, completes: Completes
 ) -> None:
@@ -92,8 +93,8 @@ def test_the_next_session_completes_publishes_and_deletes_what_was_interrupted(
     assert state.contents.held.keys() == {"raw", "final"}
 
 
-@pytest.mark.parametrize("replace", [False, True], ids=["MergeData", "ReplaceData"])
-@pytest.mark.parametrize("gone", [0, 1])
+@each("replace", [False, True])
+@each("gone", [0, 1])
 def test_a_rewrite_whose_upload_has_gone_is_taken_back_and_the_old_files_stay(replace: bool, gone: int) -> None:
     store = FakeStore(Completes.ONCE)
     before, removed = died(store, replace, "complete_upload")

@@ -8,6 +8,7 @@ from destination_s3_spark.chain.blocks import block_name
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.errors import Fenced
+from unit_tests.cases import each
 from unit_tests.chain.fake_store import FakeStore
 from unit_tests.chain.one_table import CHAIN, FIRST, SECOND, TABLE, land, synced, writer
 
@@ -20,7 +21,7 @@ def live_keys(store: FakeStore) -> set[str]:
     return {file.key for file in chain.live_files().of(FileKind.FINAL)}
 
 
-@pytest.mark.parametrize("commits", [0, 1])
+@each("commits", [0, 1])
 def test_a_writer_that_slept_through_many_syncs_commits_nothing(commits: int) -> None:
     store = FakeStore()
     synced(store)

@@ -13,6 +13,7 @@ from destination_s3_spark.chain.opening import SILENT_FOR, Session, SyncsFirst, 
 from destination_s3_spark.chain.territory import OrphanUploads
 from destination_s3_spark.errors import Fenced, TransientError
 from destination_s3_spark.tables.commit.writer import TableWriter
+from unit_tests.cases import each
 from unit_tests.chain.fake_store import Crash, FakeStore, Fault
 from unit_tests.chain.one_table import CHAIN, FIRST, SECOND, STARTED, TABLE, crashed, kinds, land, synced, writer
 from unit_tests.chain.one_table import staged as staged_slice
@@ -72,7 +73,7 @@ def test_a_sync_that_has_just_written_keeps_its_table() -> None:
     command(store).open()
 
 
-@pytest.mark.parametrize(("later", "take_over"), [(SILENT_FOR, False), (timedelta(), True)])
+@each(("later", "take_over"), [(SILENT_FOR, False), (timedelta(), True)])
 def test_a_dead_sync_loses_its_table_and_its_checkpoints_stay(later: timedelta, take_over: bool) -> None:
     store = FakeStore()
     sync = crashed(store, FIRST)
@@ -147,8 +148,8 @@ def test_nothing_is_dropped_of_a_merge_that_the_other_session_finishes() -> None
     assert sync.state.contents.rows == 10
 
 
-@pytest.mark.parametrize("next_one", [lambda store: merge(store, command(store)), lambda store: synced(store, 2)])
-@pytest.mark.parametrize("fault", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
+@each("next_one", [lambda store: merge(store, command(store)), lambda store: synced(store, 2)])
+@each("fault", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
 def test_a_merge_that_dies_at_any_call_leaves_the_table_to_whoever_comes_next(fault: Fault, next_one: Callable[[FakeStore], None]) -> None:
     died = 0
     for died in range(MOST_CALLS):

@@ -10,6 +10,7 @@ from destination_s3_spark.errors import Bug, Fenced, TransientError
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.commit.batch import CommitResult, TableCheckpoint
 from destination_s3_spark.tables.landing.slices import Segment
+from unit_tests.cases import each
 from unit_tests.chain.fake_store import Completes, Crash, FakeStore, Fault
 from unit_tests.chain.one_table import CHAIN, FIRST, SCHEMA, SECOND, crashed, event, kinds, land, staged, synced, writer
 
@@ -207,7 +208,7 @@ def test_a_replay_may_begin_anywhere_in_the_list() -> None:
     assert not made.guarding
 
 
-@pytest.mark.parametrize(
+@each(
     ("checkpoint", "segment", "generation"),
     [
         (TableCheckpoint(100, "other"), Segment(100, 10, 500), 0),
@@ -215,7 +216,6 @@ def test_a_replay_may_begin_anywhere_in_the_list() -> None:
         (TableCheckpoint(100, "first"), Segment(100, 10, 501), 0),
         (TableCheckpoint(100, "first"), Segment(100, 10, 500), 1),
     ],
-    ids=["other state", "a tail", "other records", "another generation of another sync"],
 )
 def test_a_checkpoint_that_differs_lands(checkpoint: TableCheckpoint, segment: Segment, generation: int) -> None:
     store = FakeStore()
@@ -261,7 +261,7 @@ def test_a_clean_end_makes_equal_records_new_again() -> None:
         made.close()
 
 
-@pytest.mark.parametrize("hint", ["kept", "never written"])
+@each("hint", ["kept", "never written"])
 def test_a_successful_sync_without_records_closes_what_a_dead_one_left(hint: str) -> None:
     store = FakeStore()
     if hint == "kept":

@@ -12,6 +12,7 @@ from destination_s3_spark.chain.state import Identity
 from destination_s3_spark.chain.table_store import TableStore
 from destination_s3_spark.errors import DataError
 from destination_s3_spark.storage.object_store import ObjectRange, StagedUpload
+from unit_tests.cases import each
 from unit_tests.chain.fake_store import FakeStore
 from unit_tests.places import table_of
 
@@ -71,7 +72,7 @@ OUTSIDE = [
 ]
 
 
-@pytest.mark.parametrize("key", NAMED)
+@each("key", NAMED)
 def test_a_block_may_name_files_with_the_tables_number_in_its_folders(key: str) -> None:
     territory = TABLE.territory(ROOT)
     assert territory.names(key, adopted=False)
@@ -80,13 +81,13 @@ def test_a_block_may_name_files_with_the_tables_number_in_its_folders(key: str) 
     assert territory.may_delete(key)
 
 
-@pytest.mark.parametrize("key", [*USED, *BLOCKS, *OUTSIDE])
+@each("key", [*USED, *BLOCKS, *OUTSIDE])
 def test_a_block_may_name_nothing_else(key: str) -> None:
     assert not TABLE.territory(ROOT).names(key, adopted=True)
 
 
-@pytest.mark.parametrize("root", ["", "lake/"])
-@pytest.mark.parametrize("key", [f"{OTHER.folder}raw/{OWN}", f"{OTHER.chain_prefix}{OWN}", f"lake/shop/orders/{FOREIGN}"])
+@each("root", ["", "lake/"])
+@each("key", [f"{OTHER.folder}raw/{OWN}", f"{OTHER.chain_prefix}{OWN}", f"lake/shop/orders/{FOREIGN}"])
 def test_a_root_around_everything_is_no_way_into_other_tables(key: str, root: str) -> None:
     assert TABLE.territory(root).names(f"lake/shop/anywhere/{OWN}", adopted=False)
     assert not TABLE.territory(root).holds(key)
@@ -126,8 +127,8 @@ ATTEMPTS = {
 LISTS = {"list", "folders", "list_uploads"}
 
 
-@pytest.mark.parametrize("attempt", ATTEMPTS)
-@pytest.mark.parametrize("key", OUTSIDE)
+@each("attempt", ATTEMPTS)
+@each("key", OUTSIDE)
 def test_no_request_leaves_the_table(attempt: str, key: str) -> None:
     store = FakeStore()
     if attempt in LISTS and key.startswith((ROOT, FOLDER, CHANGES, VERSIONS)):
@@ -138,8 +139,8 @@ def test_no_request_leaves_the_table(attempt: str, key: str) -> None:
     assert store.calls == []
 
 
-@pytest.mark.parametrize("attempt", sorted(ATTEMPTS.keys() - LISTS - {"get", "get_range", "head", "copy of", "join of", "require"}))
-@pytest.mark.parametrize("key", BLOCKS)
+@each("attempt", sorted(ATTEMPTS.keys() - LISTS - {"get", "get_range", "head", "copy of", "join of", "require"}))
+@each("key", BLOCKS)
 def test_blocks_are_read_and_nothing_else(attempt: str, key: str) -> None:
     store = FakeStore()
     store.objects[key] = b"block"
@@ -148,7 +149,7 @@ def test_blocks_are_read_and_nothing_else(attempt: str, key: str) -> None:
     assert table_store(store).get(key) == b"block"
 
 
-@pytest.mark.parametrize("key", [*NAMED, *USED])
+@each("key", [*NAMED, *USED])
 def test_the_tables_own_objects_are_written_read_and_deleted(key: str) -> None:
     store = FakeStore()
     own = table_store(store)

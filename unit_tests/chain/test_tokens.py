@@ -7,6 +7,7 @@ import pytest
 from destination_s3_spark.chain.files import Token, parse_token, table_number
 from destination_s3_spark.chain.territory import OrphanUploads
 from destination_s3_spark.errors import Bug
+from unit_tests.cases import each
 from unit_tests.chain.fake_store import FakeStore
 from unit_tests.places import table_of
 
@@ -16,7 +17,7 @@ TOKEN = Token(1234567890, 3, 17)
 TEXT = "12345678900000000300000017"
 
 
-@pytest.mark.parametrize(
+@each(
     "key",
     [
         f"lake/2026_01_01_0-{TEXT}.parquet",
@@ -35,7 +36,7 @@ def test_the_token_is_found_before_the_extension(key: str) -> None:
     assert parse_token(key) == TOKEN
 
 
-@pytest.mark.parametrize(
+@each(
     "key",
     [
         "lake/file.parquet",
