@@ -11,7 +11,6 @@ import argparse
 import gc
 import io
 import logging
-import os
 import resource
 import tempfile
 import threading
@@ -19,7 +18,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -40,7 +38,7 @@ from destination_s3_spark.protocol.writer import ProtocolWriter
 from destination_s3_spark.storage.configured import s3_settings
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.sync.assembly import write
-from destination_s3_spark.sync.runtime import Runtime, spark_settings
+from destination_s3_spark.sync.runtime import runtime_of, spark_settings
 from destination_s3_spark.tables.factory import TableFactory, table_factory
 from destination_s3_spark.tables.verification import verify
 
@@ -139,7 +137,7 @@ class Life:
         self.config = config
         self.catalog: Catalog = parse_catalog(orjson.dumps(_catalog(mode)))
         settings = spark_settings(config, directory)
-        self._runtime = Runtime(InThisProcess(settings), directory)
+        self._engine, self._directory = InThisProcess(settings), directory
         self._output = ProtocolWriter(io.BytesIO())
         self.syncs = 0
         clock: Callable[[], datetime] = lambda: FIRST_HOUR + timedelta(hours=self.syncs)  # noqa: E731
@@ -147,11 +145,8 @@ class Life:
 
     def sync(self) -> None:
         """Run the next sync."""
-        read_fd, write_fd = os.pipe()
-        os.write(write_fd, _messages(self.syncs))
-        os.close(write_fd)
-        with closing(os.fdopen(read_fd, "rb")):
-            write(self.config, self.catalog, read_fd, self._output, self._runtime)
+        runtime = runtime_of(self.config, self._engine, self._directory)
+        write(self.config, self.catalog, [_messages(self.syncs)], self._output, runtime)
         self.syncs += 1
 
 

@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from integration_tests.servers import S3Server, free_port, wait_for_http
+from integration_tests.servers import free_port, wait_for_http
+from unit_tests.lake.buckets import S3Server
 
 PROGRAMS = ("radosgw", "radosgw-admin", "ceph", "ceph-authtool", "ceph-mon", "ceph-osd", "monmaptool")
 DEBIAN_PACKAGES = ("radosgw", "ceph-mon", "ceph-osd", "ceph-common")

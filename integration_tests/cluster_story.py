@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
-from integration_tests.chain_reader import StreamName
-from integration_tests.connector import Connector, Outcome
-from integration_tests.lake import USERS, Lake
-from integration_tests.source import catalog, complete, record, state, stream, users
-from integration_tests.table_readers import Row
+from integration_tests.connector import Connector
+from integration_tests.lake import ProcessLake
+from unit_tests.lake.chain_reader import StreamName
+from unit_tests.lake.contents import USERS
+from unit_tests.lake.messages import catalog
+from unit_tests.lake.outcome import Outcome
+from unit_tests.lake.shop import complete, record, state, stream, users
+from unit_tests.lake.table_readers import Row
 from unit_tests.rotation import taken
 
 ORDERS: StreamName = ("shop", "orders")
@@ -77,7 +80,7 @@ def comparable(rows: list[Row]) -> list[str]:
 Tables = tuple[list[str], list[str]]
 
 
-def tables_of(lake: Lake) -> Tables:
+def tables_of(lake: ProcessLake) -> Tables:
     """Both tables, comparable. Fails if anything is left over in the bucket."""
     lake.verify_at_rest()
     return comparable(lake.rows(USERS)), comparable(lake.rows(ORDERS))

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from integration_tests.ceph_rgw import CephMissingError, ceph_rgw, ensure_installed
-from integration_tests.chain_reader import lost_uploads
 from integration_tests.cluster_story import SYNCS, Tables, run_sync, tables_of
-from integration_tests.lake import Lake
+from integration_tests.lake import ProcessLake
 from integration_tests.s3_proxy import S3Proxy, s3_proxy
-from integration_tests.servers import BUCKETS, S3Server, moto_server, new_bucket
+from integration_tests.servers import moto_server
 from integration_tests.spark_cluster import QUICK_JVM
+from unit_tests.lake.buckets import BUCKETS, S3Server, new_bucket
+from unit_tests.lake.chain_reader import lost_uploads
 
 
 @pytest.fixture(scope="session")
@@ -67,21 +68,21 @@ def _no_upload_is_lost() -> Iterator[None]:
 
 
 @pytest.fixture
-def strict_lake(strict_server: S3Server, tmp_path: Path) -> Lake:
+def strict_lake(strict_server: S3Server, tmp_path: Path) -> ProcessLake:
     """An empty bucket on the strictest server: for what depends on how a store answers."""
-    return Lake(new_bucket(strict_server), tmp_path)
+    return ProcessLake.of(new_bucket(strict_server), tmp_path)
 
 
 @pytest.fixture
-def moto_lake(moto: S3Server, tmp_path: Path) -> Lake:
+def moto_lake(moto: S3Server, tmp_path: Path) -> ProcessLake:
     """An empty bucket on moto: for what does not depend on the store."""
-    return Lake(new_bucket(moto), tmp_path)
+    return ProcessLake.of(new_bucket(moto), tmp_path)
 
 
 @pytest.fixture(scope="session")
 def local_tables(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> list[Tables]:
     """The tables after each sync of the story of clusters, as Spark inside the connector makes them."""
-    lake = Lake(new_bucket(moto), tmp_path_factory.mktemp("local"))
+    lake = ProcessLake.of(new_bucket(moto), tmp_path_factory.mktemp("local"))
     found = []
     for sync in SYNCS:
         run_sync(lake.connector(), sync, {"master": "local[2]"})

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from integration_tests.chain_reader import StreamName
-from integration_tests.source import complete
-from integration_tests.table_readers import Row, without_meta
+from unit_tests.lake.chain_reader import StreamName
+from unit_tests.lake.shop import complete
+from unit_tests.lake.table_readers import Row, without_meta
 
 CORPUS = Path(__file__).parent / "corpus"
 TYPED_VARIANTS = ("all", "drop_undeclared", "typed (Avro, Parquet)", "strongly typed")

@@ -6,10 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from integration_tests.connector import BUCKET_PATH, Connector, Outcome
-from integration_tests.lake import DATA_EXTENSIONS, Lake
-from integration_tests.source import JsonObject, catalog, complete, record, state, status, stream
-from integration_tests.table_readers import Row, download, read_pyarrow
+from integration_tests.connector import Connector
+from integration_tests.lake import ProcessLake
+from unit_tests.lake.contents import DATA_EXTENSIONS
+from unit_tests.lake.messages import JsonObject, catalog
+from unit_tests.lake.outcome import BUCKET_PATH, Outcome
+from unit_tests.lake.shop import complete, record, state, status, stream
+from unit_tests.lake.table_readers import Row, download, read_pyarrow
 
 SCHEMA: JsonObject = {"type": "object", "properties": {"id": {"type": "integer"}, "round": {"type": "integer"}}}
 LOST = -1
@@ -58,7 +61,7 @@ def sync(connector: Connector, namespace: str, streams: Mapping[str, StreamSync]
     return connector.write(catalog(*entries), messages, timeout_s=300)
 
 
-def visible(lake: Lake, namespace: str) -> dict[str, list[Row]]:
+def visible(lake: ProcessLake, namespace: str) -> dict[str, list[Row]]:
     """The rows of each table of the namespace as a reader sees them who knows nothing but its folder."""
     root = f"{BUCKET_PATH}/{namespace}/"
     found: dict[str, list[str]] = {}

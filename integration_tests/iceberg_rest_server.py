@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from integration_tests.servers import REGION, Bucket, free_port, wait_for_http
+from integration_tests.servers import free_port, wait_for_http
 from integration_tests.spark_cluster import QUICK_JVM
+from unit_tests.lake.buckets import REGION, Bucket
 
 POM = Path(__file__).parent / "iceberg_rest" / "pom.xml"
 MAIN = "org.apache.iceberg.rest.RESTCatalogServer"

@@ -14,10 +14,11 @@ import pytest
 
 import destination_s3_spark
 from integration_tests.connector import Connector
-from integration_tests.lake import Lake
-from integration_tests.servers import S3Server, new_bucket
-from integration_tests.source import catalog, complete, state, stream, users
+from integration_tests.lake import ProcessLake
 from integration_tests.spark_cluster import spark_cluster
+from unit_tests.lake.buckets import S3Server, new_bucket
+from unit_tests.lake.messages import catalog
+from unit_tests.lake.shop import complete, state, stream, users
 
 ANYBODY = 12345
 OWN_CREDENTIALS = {"AWS_ACCESS_KEY_ID": "AKIAOFTHEEXECUTORS", "AWS_SECRET_ACCESS_KEY": "any", "AWS_EC2_METADATA_DISABLED": "true"}
@@ -48,23 +49,23 @@ def python() -> str:
 
 
 @pytest.fixture
-def anybodys_lake(moto: S3Server) -> Iterator[Lake]:
+def anybodys_lake(moto: S3Server) -> Iterator[ProcessLake]:
     """A bucket, and a directory that anybody may write to."""
     umask = os.umask(0)
     with tempfile.TemporaryDirectory() as directory:
         Path(directory).chmod(0o777)
-        yield Lake(new_bucket(moto), Path(directory))
+        yield ProcessLake.of(new_bucket(moto), Path(directory))
     os.umask(umask)
 
 
-def connector_of_anybody(lake: Lake, python: str) -> Connector:
+def connector_of_anybody(lake: ProcessLake, python: str) -> Connector:
     """Started as Docker does it: with `/` as the home."""
     connector = lake.connector(environment={"PYTHONPATH": PACKAGES, "HOME": "/"})
     connector.user, connector.program = ANYBODY, (python, "-m", "destination_s3_spark")
     return connector
 
 
-def test_a_user_without_an_account_can_check_and_sync(anybodys_lake: Lake, python: str) -> None:
+def test_a_user_without_an_account_can_check_and_sync(anybodys_lake: ProcessLake, python: str) -> None:
     with pytest.raises(KeyError):
         pwd.getpwuid(ANYBODY)
     connector = connector_of_anybody(anybodys_lake, python)
@@ -77,7 +78,7 @@ def test_a_user_without_an_account_can_check_and_sync(anybodys_lake: Lake, pytho
     anybodys_lake.verify_at_rest()
 
 
-def test_a_user_who_may_not_write_to_the_spool_directory_is_told_so(anybodys_lake: Lake, python: str) -> None:
+def test_a_user_who_may_not_write_to_the_spool_directory_is_told_so(anybodys_lake: ProcessLake, python: str) -> None:
     closed = anybodys_lake.directory / "closed"
     closed.mkdir()
     closed.chmod(0o755)
@@ -90,7 +91,7 @@ def test_a_user_who_may_not_write_to_the_spool_directory_is_told_so(anybodys_lak
 
 
 @pytest.mark.slow
-def test_a_user_without_an_account_can_sync_on_a_cluster(anybodys_lake: Lake, python: str, tmp_path: Path) -> None:
+def test_a_user_without_an_account_can_sync_on_a_cluster(anybodys_lake: ProcessLake, python: str, tmp_path: Path) -> None:
     """The connector's package travels through Hadoop's file system there, which asks who it works for."""
     with spark_cluster(tmp_path / "cluster", {"PYTHONPATH": PACKAGES, **OWN_CREDENTIALS}, {}) as cluster:
         spark = {

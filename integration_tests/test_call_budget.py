@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from integration_tests.lake import Lake
+from integration_tests.lake import ProcessLake
 from integration_tests.s3_proxy import S3Call, S3Proxy
-from integration_tests.source import catalog, complete, state, stream, users
+from unit_tests.lake.messages import catalog
+from unit_tests.lake.shop import complete, state, stream, users
 
 CALLS_PER_TABLE = {"append": {"new": 14, "existing": 12}, "merged": {"new": 23, "existing": 22}}
 """For a new table one LIST looks for files to adopt, and every table has its symlink manifest written."""
@@ -28,7 +29,7 @@ def calls_of(calls: list[S3Call], kind: str) -> list[S3Call]:
     return [call for call in calls if not any(other in call.key for other in others)]
 
 
-def test_a_small_sync_makes_few_calls_per_table(moto_lake: Lake, proxy: S3Proxy) -> None:
+def test_a_small_sync_makes_few_calls_per_table(moto_lake: ProcessLake, proxy: S3Proxy) -> None:
     connector = moto_lake.connector(proxy.endpoint, tables={"merge": [{"stream": f"{WAITING}_*", "when_runs_mb": 1000}]})
     for publish in ({}, {"delta": True}):
         for sync in ("new", "existing"):  # the first versions of Delta's logs, and the steady state
@@ -50,7 +51,7 @@ def test_a_small_sync_makes_few_calls_per_table(moto_lake: Lake, proxy: S3Proxy)
         assert of_log == {"GetObject": TABLES, "PutObject": TABLES}
 
 
-def test_a_sync_without_records_makes_next_to_no_calls(moto_lake: Lake, proxy: S3Proxy) -> None:
+def test_a_sync_without_records_makes_next_to_no_calls(moto_lake: ProcessLake, proxy: S3Proxy) -> None:
     names = NAMES["append"]
     moto_lake.connector(proxy.endpoint).write(catalog(*map(stream, names)), [complete(name) for name in names]).expect_success()
     assert proxy.counts().keys() <= {"GetObject", "HeadObject", "ListObjects", "ListMultipartUploads"}

@@ -6,11 +6,11 @@ import json
 import subprocess
 
 from integration_tests.connector import SCRIPT, TIMEOUT_S
-from integration_tests.lake import Lake
-from integration_tests.source import complete, state, stream, users
+from integration_tests.lake import ProcessLake
+from unit_tests.lake.shop import complete, state, stream, users
 
 
-def test_the_catalog_made_from_discover_is_synced(moto_lake: Lake) -> None:
+def test_the_catalog_made_from_discover_is_synced(moto_lake: ProcessLake) -> None:
     described = {**stream()["stream"], "supported_sync_modes": ["full_refresh", "incremental"], "source_defined_cursor": True}
     discovered = {"type": "CATALOG", "catalog": {"streams": [{**described, "source_defined_primary_key": [["id"]]}]}}
     lines = json.dumps({"type": "LOG", "log": {"level": "INFO", "message": "discovering"}}) + "\n" + json.dumps(discovered) + "\n"

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from integration_tests.connector import SCRIPT, TIMEOUT_S
-from integration_tests.lake import Lake
+from integration_tests.lake import ProcessLake
 from integration_tests.s3_proxy import S3Proxy
-from integration_tests.source import JsonObject, catalog, complete, record, state, stream
-from integration_tests.table_readers import without_meta
+from unit_tests.lake.messages import JsonObject, catalog
+from unit_tests.lake.shop import complete, record, state, stream
+from unit_tests.lake.table_readers import without_meta
 
 SCHEMA: JsonObject = {
     "type": "object",
@@ -66,7 +67,9 @@ def printed(config: dict[str, Any], directory: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_the_log_replayed_is_the_table_and_was_put_in_order_on_the_local_disk(moto_lake: Lake, proxy: S3Proxy, tmp_path: Path) -> None:
+def test_the_log_replayed_is_the_table_and_was_put_in_order_on_the_local_disk(
+    moto_lake: ProcessLake, proxy: S3Proxy, tmp_path: Path
+) -> None:
     connector = moto_lake.connector(proxy.endpoint, change_log={"enabled": True})
     connector.write(CATALOG, FIRST).expect_success()
     connector.write(CATALOG, SECOND).expect_success()

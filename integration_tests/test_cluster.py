@@ -11,15 +11,19 @@ import pytest
 
 from destination_s3_spark.engine.environment import PACKAGES
 from destination_s3_spark.kernel import HOW_LINES_ARE_TYPED, SWITCH
-from integration_tests.chain_reader import StreamName
 from integration_tests.cluster_story import ORDERS, RECORDS, comparable, marks_on, run_sync
-from integration_tests.connector import Connector, Outcome
-from integration_tests.lake import USERS, Lake
+from integration_tests.connector import Connector
+from integration_tests.lake import ProcessLake
 from integration_tests.network import NoNamespacesError, network
 from integration_tests.s3_proxy import Fault, S3Proxy, s3_proxy
-from integration_tests.servers import S3Server, free_port, new_bucket
-from integration_tests.source import catalog, complete, state, stream, users
+from integration_tests.servers import free_port
 from integration_tests.spark_cluster import SparkCluster, interpreter, spark_cluster
+from unit_tests.lake.buckets import S3Server, new_bucket
+from unit_tests.lake.chain_reader import StreamName
+from unit_tests.lake.contents import USERS
+from unit_tests.lake.messages import catalog
+from unit_tests.lake.outcome import Outcome
+from unit_tests.lake.shop import complete, state, stream, users
 
 pytestmark = marks_on("standalone")
 
@@ -66,9 +70,9 @@ def two_syncs(connector: Connector, sparks: tuple[dict[str, Any], dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def local(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def local(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> ProcessLake:
     """The tables as Spark inside the connector makes them."""
-    lake = Lake(new_bucket(moto), tmp_path_factory.mktemp("local"))
+    lake = ProcessLake.of(new_bucket(moto), tmp_path_factory.mktemp("local"))
     two_syncs(lake.connector(), ({"master": "local[2]"}, {"master": "local[2]"}))
     return lake
 
@@ -76,15 +80,15 @@ def local(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Lake:
 @pytest.fixture(scope="module")
 def remote(
     moto: S3Server, watched: S3Proxy, cluster: SparkCluster, python: Path, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Lake, list[Outcome]]:
+) -> tuple[ProcessLake, list[Outcome]]:
     """The same by the cluster, whose executors use their own credentials in the first sync and ours in the second."""
-    lake = Lake(new_bucket(moto), tmp_path_factory.mktemp("remote"))
+    lake = ProcessLake.of(new_bucket(moto), tmp_path_factory.mktemp("remote"))
     sparks = (on(cluster, python), on(cluster, python, executor_credentials="forward"))
     return lake, two_syncs(lake.connector(watched.endpoint), sparks)
 
 
 @pytest.mark.parametrize("table", [USERS, ORDERS])
-def test_a_cluster_makes_the_same_tables(local: Lake, remote: tuple[Lake, list[Outcome]], table: StreamName) -> None:
+def test_a_cluster_makes_the_same_tables(local: ProcessLake, remote: tuple[ProcessLake, list[Outcome]], table: StreamName) -> None:
     lake, _ = remote
     rows = comparable(lake.rows(table))
 
@@ -94,7 +98,7 @@ def test_a_cluster_makes_the_same_tables(local: Lake, remote: tuple[Lake, list[O
     assert any("DESTINATION_SERIALIZATION_ERROR" in row for row in rows) == (table == ORDERS)
 
 
-def test_nothing_is_left_over_after_syncs_on_a_cluster(remote: tuple[Lake, list[Outcome]], watched: S3Proxy) -> None:
+def test_nothing_is_left_over_after_syncs_on_a_cluster(remote: tuple[ProcessLake, list[Outcome]], watched: S3Proxy) -> None:
     lake, outcomes = remote
 
     lake.verify_at_rest()
@@ -102,7 +106,7 @@ def test_nothing_is_left_over_after_syncs_on_a_cluster(remote: tuple[Lake, list[
     assert not [call.key for call in watched.calls if call.action == "PutObject" and "/scratch/" in call.key]
 
 
-def test_executors_without_a_kernel_of_their_own_type_by_the_drivers(remote: tuple[Lake, list[Outcome]]) -> None:
+def test_executors_without_a_kernel_of_their_own_type_by_the_drivers(remote: tuple[ProcessLake, list[Outcome]]) -> None:
     _, outcomes = remote
 
     for outcome in outcomes:
@@ -110,13 +114,13 @@ def test_executors_without_a_kernel_of_their_own_type_by_the_drivers(remote: tup
         assert f"The executors type records {HOW_LINES_ARE_TYPED}." in outcome.log_text
 
 
-def test_both_workers_took_part(remote: tuple[Lake, list[Outcome]], cluster: SparkCluster) -> None:
+def test_both_workers_took_part(remote: tuple[ProcessLake, list[Outcome]], cluster: SparkCluster) -> None:
     assert remote
     assert min(cluster.executors()) >= 2
 
 
 def test_records_land_here_and_executors_sign_with_their_own_credentials_or_with_ours(
-    remote: tuple[Lake, list[Outcome]], watched: S3Proxy
+    remote: tuple[ProcessLake, list[Outcome]], watched: S3Proxy
 ) -> None:
     lake, _ = remote
     signed = [(call.key, call.headers["authorization"].split("Credential=")[1].split("/")[0]) for call in watched.calls
@@ -127,7 +131,7 @@ def test_records_land_here_and_executors_sign_with_their_own_credentials_or_with
     assert [key for name, key in signed if "/shop/orders/" in name] == [EXECUTOR_KEY, ours]
 
 
-def test_forwarded_credentials_are_in_no_file_of_the_cluster(remote: tuple[Lake, list[Outcome]], cluster: SparkCluster) -> None:
+def test_forwarded_credentials_are_in_no_file_of_the_cluster(remote: tuple[ProcessLake, list[Outcome]], cluster: SparkCluster) -> None:
     lake, _ = remote
     secret = lake.bucket.server.secret_key.encode()
     files = [path for path in cluster.workers[0].parent.rglob("*") if path.is_file()]
@@ -146,7 +150,7 @@ def test_a_host_that_is_cut_off_while_tables_are_merged_costs_time_alone(moto: S
         cluster = stack.enter_context(spark_cluster(tmp_path / "cluster", OWN_CREDENTIALS, {"spark.worker.timeout": "5"}, here, hosts))
         proxy = stack.enter_context(s3_proxy(moto.endpoint, here.address))
         conf = {"spark.pyspark.python": str(python), "spark.executor.memory": "512m", "spark.driver.host": here.address}
-        lake = Lake(new_bucket(moto), tmp_path)
+        lake = ProcessLake.of(new_bucket(moto), tmp_path)
         connector = lake.connector(proxy.endpoint, spark={"master": cluster.master, "conf": conf})
         sync = stack.enter_context(connector.start(streams))
         cut_off = Fault("CreateMultipartUpload", only=lambda call: call.peer == hosts[1].address, status=None, times=1)
@@ -167,7 +171,7 @@ def test_a_host_that_is_cut_off_while_tables_are_merged_costs_time_alone(moto: S
 def test_a_session_that_is_slow_to_end_is_ended_in_silence(
     moto: S3Server, cluster: SparkCluster, python: Path, proxy: S3Proxy, tmp_path: Path
 ) -> None:
-    lake = Lake(new_bucket(moto), tmp_path)
+    lake = ProcessLake.of(new_bucket(moto), tmp_path)
     with lake.connector(proxy.endpoint).start(catalog(stream()), spark=on_one_executor(cluster, python)) as sync:
         # The last request of the sync: nothing is left but to say goodbye to the cluster.
         proxy.inject(Fault("PutObject", "/hint", status=None, times=1, effect=lambda _: sync.jvm().suspend()))
@@ -178,12 +182,14 @@ def test_a_session_that_is_slow_to_end_is_ended_in_silence(
     cluster.wait_until_free()
 
 
-def check_message(lake: Lake, spark: dict[str, Any]) -> str:
+def check_message(lake: ProcessLake, spark: dict[str, Any]) -> str:
     status = lake.connector().check(spark=spark).connection_status
     return "" if status["status"] == "SUCCEEDED" else str(status["message"])
 
 
-def test_check_runs_a_task_where_the_switch_arrives_and_leaves_nothing(moto_lake: Lake, cluster: SparkCluster, tmp_path: Path) -> None:
+def test_check_runs_a_task_where_the_switch_arrives_and_leaves_nothing(
+    moto_lake: ProcessLake, cluster: SparkCluster, tmp_path: Path
+) -> None:
     with_kernel = interpreter(tmp_path / "own", [*PACKAGES, "destination-s3-spark-kernel"])
 
     outcome = moto_lake.connector(environment={SWITCH: "off"}).check(spark=on_one_executor(cluster, with_kernel))
@@ -194,7 +200,7 @@ def test_check_runs_a_task_where_the_switch_arrives_and_leaves_nothing(moto_lake
     assert moto_lake.bucket.open_uploads() == []
 
 
-def test_check_names_what_executors_lack(moto_lake: Lake, cluster: SparkCluster, tmp_path: Path) -> None:
+def test_check_names_what_executors_lack(moto_lake: ProcessLake, cluster: SparkCluster, tmp_path: Path) -> None:
     bare = interpreter(tmp_path / "bare", ["msgspec"])
 
     message = check_message(moto_lake, on_one_executor(cluster, bare))
@@ -205,7 +211,7 @@ def test_check_names_what_executors_lack(moto_lake: Lake, cluster: SparkCluster,
     assert "spark.pyspark.python" in message
 
 
-def test_check_says_at_once_that_no_master_answers(moto_lake: Lake) -> None:
+def test_check_says_at_once_that_no_master_answers(moto_lake: ProcessLake) -> None:
     port = free_port()
 
     assert f"No Spark master answers at 127.0.0.1:{port}" in check_message(moto_lake, {"master": f"spark://127.0.0.1:{port}"})

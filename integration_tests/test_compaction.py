@@ -9,11 +9,14 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from integration_tests.connector import BUCKET_PATH, SCRIPT, Connector
-from integration_tests.lake import USERS, Lake
+from integration_tests.connector import SCRIPT, Connector
+from integration_tests.lake import ProcessLake
 from integration_tests.s3_proxy import Fault, When, s3_proxy
-from integration_tests.servers import S3Server, new_bucket
-from integration_tests.source import catalog, complete, record, state, stream
+from unit_tests.lake.buckets import S3Server, new_bucket
+from unit_tests.lake.contents import USERS
+from unit_tests.lake.messages import catalog
+from unit_tests.lake.outcome import BUCKET_PATH
+from unit_tests.lake.shop import complete, record, state, stream
 
 SCHEMA = {"type": "object", "properties": {"id": {"type": "integer"}, "text": {"type": "string"}}}
 CATALOG = catalog(stream(schema=SCHEMA))
@@ -44,7 +47,7 @@ def operate(connector: Connector, command: str, *options: str) -> str:
     return done.stdout
 
 
-def test_a_sync_joins_files_and_an_operator_can(moto_lake: Lake) -> None:
+def test_a_sync_joins_files_and_an_operator_can(moto_lake: ProcessLake) -> None:
     lake = moto_lake
     connector = lake.connector(tables=OFF)
     for number in range(2):
@@ -85,7 +88,7 @@ def messages_of_all(number: int) -> list[bytes]:
 @pytest.fixture(scope="module")
 def deaths(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Death]:
     """Two syncs of a table for each moment, `optimize` killed at that moment, `repair`, and a third sync of all tables."""
-    lake = Lake(new_bucket(moto), tmp_path_factory.mktemp("deaths"))
+    lake = ProcessLake.of(new_bucket(moto), tmp_path_factory.mktemp("deaths"))
     direct, streams = lake.connector(tables=OFF), catalog(*(stream(name, schema=SCHEMA) for name in NAMES))
     for number in range(2):
         direct.write(streams, messages_of_all(number)).expect_success()
@@ -105,7 +108,7 @@ def deaths(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     return {name: Death(dead[name], repaired[name], lake.ids(("shop", name)), whole[name]) for name in NAMES}
 
 
-def kill_optimize(lake: Lake, name: str) -> None:
+def kill_optimize(lake: ProcessLake, name: str) -> None:
     """Run the command for the table of a moment, and kill it then."""
     with s3_proxy(lake.bucket.server.endpoint) as proxy:
         through = lake.connector(proxy.endpoint, tables=OFF)

@@ -7,13 +7,13 @@ from typing import TypeAlias
 
 import pytest
 
-from integration_tests.chain_reader import StreamName
-from integration_tests.connector import Outcome
 from integration_tests.corpus_cases import PARQUET_VARIANTS, CaseSync, comparable, load, sorted_rows
-from integration_tests.lake import Lake
-from integration_tests.servers import S3Server, new_bucket
-from integration_tests.source import JsonObject
-from integration_tests.table_readers import Row
+from integration_tests.lake import ProcessLake
+from unit_tests.lake.buckets import S3Server, new_bucket
+from unit_tests.lake.chain_reader import StreamName
+from unit_tests.lake.messages import JsonObject
+from unit_tests.lake.outcome import Outcome
+from unit_tests.lake.table_readers import Row
 
 CASES = ["testBasicWrite", "testBasicTypes", "testContainerTypes", "testNamespaces", "testFunkyCharacters", "testManyStreamsCompletion"]
 """Cases of one sync each; they share a catalog, each in a namespace of its own."""
@@ -25,7 +25,7 @@ Tables: TypeAlias = dict[StreamName, list[Row]]
 @pytest.fixture(scope="module")
 def landed(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> tuple[Tables, Outcome]:
     """The tables of all cases in one sync, and what the sync said."""
-    lake = Lake(new_bucket(moto), tmp_path_factory.mktemp("corpus"))
+    lake = ProcessLake.of(new_bucket(moto), tmp_path_factory.mktemp("corpus"))
     syncs = [sync for case in CASES for sync in case_syncs(case)]
     streams = [stream for sync in syncs for stream in without_truncate(sync.catalog)["streams"]]
     messages = [message for sync in syncs for message in (*sync.messages, *sync.completions)]
@@ -56,7 +56,7 @@ VARIANT_OF = {INTERRUPTED: "otherwise", KILLED: "commits_incrementally"}
 @pytest.fixture(scope="module")
 def later(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Tables]]:
     """The tables of each case after each of its syncs. The first ones run together, and so do the last ones."""
-    lake = Lake(new_bucket(moto), tmp_path_factory.mktemp("later"))
+    lake = ProcessLake.of(new_bucket(moto), tmp_path_factory.mktemp("later"))
     found: dict[str, list[Tables]] = {case: [] for case in LATER_SYNCS}
 
     def look(*cases: str) -> None:
@@ -81,7 +81,7 @@ def later(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     return found
 
 
-def run_together(lake: Lake, syncs: list[CaseSync]) -> None:
+def run_together(lake: ProcessLake, syncs: list[CaseSync]) -> None:
     streams = [stream for sync in syncs for stream in sync.catalog["streams"]]
     lake.connector().write({"streams": streams}, [line for sync in syncs for line in (*sync.messages, *sync.completions)]).expect_success()
 
@@ -120,7 +120,7 @@ def test_the_state_is_the_one_of_the_case(landed: tuple[Tables, Outcome]) -> Non
 
 
 @pytest.mark.parametrize("case", ["testNoColumns", "testNoData"])
-def test_rows_are_those_of_the_case_after_every_sync(moto_lake: Lake, case: str) -> None:
+def test_rows_are_those_of_the_case_after_every_sync(moto_lake: ProcessLake, case: str) -> None:
     connector = moto_lake.connector()
     for sync in load(case):
         connector.write(sync.catalog, [*sync.messages, *sync.completions]).expect_success()
@@ -130,7 +130,7 @@ def test_rows_are_those_of_the_case_after_every_sync(moto_lake: Lake, case: str)
     moto_lake.verify_at_rest()
 
 
-def test_a_state_of_mid_sync_is_acknowledged_and_its_record_survives_the_kill(moto_lake: Lake) -> None:
+def test_a_state_of_mid_sync_is_acknowledged_and_its_record_survives_the_kill(moto_lake: ProcessLake) -> None:
     interrupted, after = load("testMidSyncCheckpointingStreamState")
     connector = moto_lake.connector(batching={"max_batch_age_s": 1})
     with connector.start(interrupted.catalog) as sync:

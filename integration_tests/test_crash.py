@@ -11,11 +11,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from integration_tests.connector import Outcome
-from integration_tests.lake import Lake
+from integration_tests.lake import ProcessLake
 from integration_tests.s3_proxy import Fault, When, s3_proxy
-from integration_tests.servers import S3Server, new_bucket
-from integration_tests.source import catalog, complete, cursor_of, state, stream, users
+from unit_tests.lake.buckets import S3Server, new_bucket
+from unit_tests.lake.messages import catalog, cursor_of
+from unit_tests.lake.outcome import Outcome
+from unit_tests.lake.shop import complete, state, stream, users
 
 CHECKPOINTS = 6
 ROWS_PER_CHECKPOINT = 50
@@ -56,7 +57,7 @@ ENDINGS = {
 @pytest.fixture(scope="module")
 def crashed(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[int]]:
     """The ids in the table of each moment and ending, after a sync that ended so, and one sync that brought the rest of all tables."""
-    lake = Lake(new_bucket(moto), tmp_path_factory.mktemp("crashed"))
+    lake = ProcessLake.of(new_bucket(moto), tmp_path_factory.mktemp("crashed"))
     rest: list[bytes] = []
     for name in (*MOMENTS, *ENDINGS):
         outcome = killed_sync(lake, name) if name in MOMENTS else stopped_sync(lake, name)
@@ -67,7 +68,7 @@ def crashed(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     return {name: lake.ids(("shop", name)) for name in (*MOMENTS, *ENDINGS)}
 
 
-def killed_sync(lake: Lake, moment: str) -> Outcome:
+def killed_sync(lake: ProcessLake, moment: str) -> Outcome:
     """A sync of the moment's stream, which is killed then."""
     with s3_proxy(lake.bucket.server.endpoint) as proxy:
         connector = lake.connector(proxy.endpoint, batching=SECOND_BATCH_AGE)
@@ -79,7 +80,7 @@ def killed_sync(lake: Lake, moment: str) -> Outcome:
     return outcome
 
 
-def stopped_sync(lake: Lake, ending: str) -> Outcome:
+def stopped_sync(lake: ProcessLake, ending: str) -> Outcome:
     """A sync of the ending's stream, which a signal ends within ten seconds, with all processes below it and nothing half."""
     number, at_work = ENDINGS[ending]
     with lake.connector(batching=SECOND_BATCH_AGE).start(catalog(stream(ending))) as sync:
@@ -107,7 +108,7 @@ def test_after_a_kill_at_a_request_or_a_signal_every_row_is_there_exactly_once(c
     assert crashed[name] == ALL_IDS
 
 
-def test_sigterm_before_spark_is_up_ends_the_sync_at_once(moto_lake: Lake) -> None:
+def test_sigterm_before_spark_is_up_ends_the_sync_at_once(moto_lake: ProcessLake) -> None:
     with moto_lake.connector().start(CATALOG) as sync:
         sync.send(*checkpoint(0)).wait_for_jvm()
         asked = time.monotonic()
@@ -120,7 +121,7 @@ def test_sigterm_before_spark_is_up_ends_the_sync_at_once(moto_lake: Lake) -> No
 @pytest.mark.parametrize("versioned", ["from the start", "after a sync"])
 def test_a_killed_sync_loses_no_row_where_the_store_overwrites_blocks(ceph: S3Server, tmp_path: Path, versioned: str) -> None:
     """Releases of Ceph before 19 grant `If-None-Match` in buckets that keep versions, and do not say so for older objects."""
-    lake = Lake(new_bucket(ceph), tmp_path)
+    lake = ProcessLake.of(new_bucket(ceph), tmp_path)
     client = ceph.client()
     connector = lake.connector(batching=SECOND_BATCH_AGE, publish={"delta": True})
     if versioned == "after a sync":
@@ -143,7 +144,7 @@ def test_a_killed_sync_loses_no_row_where_the_store_overwrites_blocks(ceph: S3Se
 
 def test_a_sync_with_an_old_hint_overwrites_nothing_that_the_store_lets_it(ceph: S3Server, tmp_path: Path) -> None:
     """The hint is one of two syncs before: a failure to write it is only logged."""
-    lake = Lake(new_bucket(ceph), tmp_path)
+    lake = ProcessLake.of(new_bucket(ceph), tmp_path)
     client, bucket = ceph.client(), lake.bucket.name
     client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
     connector = lake.connector(publish={"delta": True})
@@ -158,7 +159,7 @@ def test_a_sync_with_an_old_hint_overwrites_nothing_that_the_store_lets_it(ceph:
     assert not overwritten(lake)
 
 
-def overwritten(lake: Lake) -> set[str]:
+def overwritten(lake: ProcessLake) -> set[str]:
     """The names of objects with older versions, except for those that are written again and again."""
     versions = lake.bucket.server.client().list_object_versions(Bucket=lake.bucket.name)["Versions"]
     names = {version["Key"].rpartition("/")[2] for version in versions if not version["IsLatest"]}

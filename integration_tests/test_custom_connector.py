@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from integration_tests.connector import SCRIPT
-from integration_tests.lake import Lake
-from integration_tests.servers import S3Server, new_bucket
-from integration_tests.source import catalog, complete, descriptor, line, state, stream, users
+from integration_tests.lake import ProcessLake
+from unit_tests.lake.buckets import S3Server, new_bucket
+from unit_tests.lake.messages import catalog, descriptor, line
+from unit_tests.lake.shop import complete, state, stream, users
 
 PATHS = (("shop", "users"), ("shop", "events"), ("shop", "orders"))
 BARE: dict[str, Any] = {"generation": None, "minimum_generation": None, "sync_id": None}
@@ -37,7 +38,7 @@ def sent(ids: Sequence[int], *ends: bytes) -> list[bytes]:
 ENDS = tuple(injected(name) for name in ("users", "events", "orders"))
 
 
-def command(lake: Lake, *arguments: str) -> subprocess.CompletedProcess[str]:
+def command(lake: ProcessLake, *arguments: str) -> subprocess.CompletedProcess[str]:
     config = lake.directory / "command.json"
     config.write_text(json.dumps(lake.connector().config()))
     asked = [str(SCRIPT), *arguments, "--config", str(config)]
@@ -45,7 +46,7 @@ def command(lake: Lake, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.turns
-def test_a_source_that_died_costs_no_row_in_any_mode_and_its_next_attempt_doubles_none(moto_lake: Lake) -> None:
+def test_a_source_that_died_costs_no_row_in_any_mode_and_its_next_attempt_doubles_none(moto_lake: ProcessLake) -> None:
     connector = moto_lake.connector()
     connector.write(ALL_MODES, sent(range(10), *ENDS)).expect_success()
     assert [moto_lake.ids(path) for path in PATHS] == [list(range(10))] * 3
@@ -71,9 +72,9 @@ def test_a_source_that_died_costs_no_row_in_any_mode_and_its_next_attempt_double
 
 
 @pytest.fixture(scope="module")
-def held_back(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def held_back(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> ProcessLake:
     """Two tables of ten users, and two of each that a source sent before a checkpoint that may be its last."""
-    lake, names = Lake(new_bucket(moto), tmp_path_factory.mktemp("held-back")), ("accepted", "discarded")
+    lake, names = ProcessLake.of(new_bucket(moto), tmp_path_factory.mktemp("held-back")), ("accepted", "discarded")
     streams = catalog(*(stream(name, mode="overwrite", **BARE) for name in names))
     whole = [line for name in names for line in (*users(range(10), name), injected(name))]
     lake.connector().write(streams, whole).expect_success()
@@ -89,7 +90,7 @@ def held_back(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     return lake
 
 
-def test_accept_publishes_what_was_held_back(held_back: Lake) -> None:
+def test_accept_publishes_what_was_held_back(held_back: ProcessLake) -> None:
     accepted = command(held_back, "accept", "--stream", "accepted")
     assert (accepted.returncode, accepted.stdout) == (0, "shop.accepted: accepted: 2 rows in place of 10\n"), accepted.stderr
     assert held_back.ids(("shop", "accepted")) == [100, 101]
@@ -97,7 +98,7 @@ def test_accept_publishes_what_was_held_back(held_back: Lake) -> None:
     assert command(held_back, "accept", "--stream", "accepted").stdout == "nothing is held back\n"
 
 
-def test_discard_drops_what_was_held_back(held_back: Lake) -> None:
+def test_discard_drops_what_was_held_back(held_back: ProcessLake) -> None:
     discarded = command(held_back, "discard", "--stream", "discarded")
     assert (discarded.returncode, discarded.stdout) == (0, "shop.discarded: discarded: 2 rows in place of 10\n"), discarded.stderr
     assert held_back.ids(("shop", "discarded")) == list(range(10))
@@ -105,7 +106,7 @@ def test_discard_drops_what_was_held_back(held_back: Lake) -> None:
 
 
 @pytest.mark.turns
-def test_a_source_without_states_needs_the_users_word(moto_lake: Lake) -> None:
+def test_a_source_without_states_needs_the_users_word(moto_lake: ProcessLake) -> None:
     connector = moto_lake.connector(batching={"end_of_input": "completes"})
     connector.write(ALL_MODES, sent([1, 2])).expect_success()
     connector.write(ALL_MODES, sent([3, 4])).expect_success()
@@ -114,7 +115,7 @@ def test_a_source_without_states_needs_the_users_word(moto_lake: Lake) -> None:
 
 
 @pytest.mark.turns
-def test_a_source_in_a_pipe_may_say_itself_that_a_stream_is_complete(moto_lake: Lake) -> None:
+def test_a_source_in_a_pipe_may_say_itself_that_a_stream_is_complete(moto_lake: ProcessLake) -> None:
     ends = [complete(name) for name in ("users", "events", "orders")]
     moto_lake.connector().write(ALL_MODES, sent([1, 2], *ends)).expect_success()
     assert [moto_lake.ids(path) for path in PATHS] == [[1, 2]] * 3

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from integration_tests.connector import SCRIPT, TIMEOUT_S, Connector
-from integration_tests.lake import Lake
-from integration_tests.source import JsonObject, catalog, complete, record, state, stream
+from integration_tests.lake import ProcessLake
+from unit_tests.lake.messages import JsonObject, catalog
+from unit_tests.lake.shop import complete, record, state, stream
 
 NUMBER = {"type": "number"}
 SCHEMA: JsonObject = {
@@ -37,7 +38,7 @@ def run(connector: Connector, directory: Path, command: str, *arguments: str) ->
     return done.stdout
 
 
-def test_decimals_through_syncs_and_commands(moto_lake: Lake, tmp_path: Path) -> None:
+def test_decimals_through_syncs_and_commands(moto_lake: ProcessLake, tmp_path: Path) -> None:
     tables: dict[str, Any] = {"declared_decimals": True, "decimal_columns": DECIMALS}
     connector = moto_lake.connector(tables=tables, change_log={"enabled": True, "format": "parquet"})
     first: list[dict[str, Any]] = [

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from integration_tests.histories import visible, without_nulls
-from integration_tests.lake import Lake
-from integration_tests.servers import S3Server, new_bucket
-from integration_tests.source import JsonObject, catalog, complete, record, state, stream
-from integration_tests.table_readers import Row, without_meta
+from integration_tests.lake import ProcessLake
+from unit_tests.lake.buckets import S3Server, new_bucket
+from unit_tests.lake.messages import JsonObject, catalog
+from unit_tests.lake.shop import complete, record, state, stream
+from unit_tests.lake.table_readers import Row, without_meta
 
 NAMESPACE = "dedup"
 TEXT, INTEGER, NUMBER, BOOLEAN = ({"type": name} for name in ("string", "integer", "number", "boolean"))
@@ -308,7 +309,7 @@ class Deduplicated:
 @pytest.fixture(scope="module")
 def deduplicated(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Deduplicated:
     """All tables together, in batches so small that the big one is landed and committed in many pieces."""
-    lake = Lake(new_bucket(moto), tmp_path_factory.mktemp("dedup"))
+    lake = ProcessLake.of(new_bucket(moto), tmp_path_factory.mktemp("dedup"))
     connector = lake.connector(batching={"max_batch_mb": 1}, tables={"target_file_mb": 1})
     found, source = Deduplicated(), BigSource()
     for number in range(ROUNDS):

@@ -6,13 +6,15 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from integration_tests.chain_reader import Chain, StreamName
 from integration_tests.formats.forms import Form, exact_json, rows_of
 from integration_tests.formats.landing import cell
-from integration_tests.lake import USERS, Lake
-from integration_tests.servers import S3Server, new_bucket
-from integration_tests.source import JsonObject, catalog, complete, record, state, stream
-from integration_tests.table_readers import Row
+from integration_tests.lake import ProcessLake
+from unit_tests.lake.buckets import S3Server, new_bucket
+from unit_tests.lake.chain_reader import Chain, StreamName
+from unit_tests.lake.contents import USERS
+from unit_tests.lake.messages import JsonObject, catalog
+from unit_tests.lake.shop import complete, record, state, stream
+from unit_tests.lake.table_readers import Row
 
 TEXT, INTEGER, NUMBER = ({"type": name} for name in ("string", "integer", "number"))
 FIELDS: JsonObject = {
@@ -124,7 +126,7 @@ class Step:
     chain: Chain
 
 
-def rows_of_table(lake: Lake, form: Form, stream_name: StreamName) -> list[Row]:
+def rows_of_table(lake: ProcessLake, form: Form, stream_name: StreamName) -> list[Row]:
     rows = [row for path in lake.final_files(stream_name) for row in rows_of(form, path)]
     return sorted((row["data"] for row in rows), key=lambda row: int(getattr(row["id"], "digits", row["id"])))
 
@@ -132,7 +134,7 @@ def rows_of_table(lake: Lake, form: Form, stream_name: StreamName) -> list[Row]:
 @pytest.fixture(scope="module")
 def history(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Step], list[list[tuple[str, str]]]]:
     """One table through all formats, and the rows of the other one after each of its syncs."""
-    lake, model, found, late = Lake(new_bucket(moto), tmp_path_factory.mktemp("formats")), Model(), [], []
+    lake, model, found, late = ProcessLake.of(new_bucket(moto), tmp_path_factory.mktemp("formats")), Model(), [], []
     for number, form in enumerate(SYNCS):
         # Every other sync types in Python, so that each typer goes on with the other's table.
         environment = {"DESTINATION_S3_SPARK_KERNEL": "off"} if number % 2 else {}

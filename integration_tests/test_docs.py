@@ -17,8 +17,10 @@ import yaml
 
 from integration_tests.connector import PASSED_ON, SCRIPT, TIMEOUT_S
 from integration_tests.documentation import OTHERS, PAGES, ROOT, RUNNABLE, Snippet, snippets
-from integration_tests.servers import REGION, Bucket, S3Server
-from integration_tests.source import EMITTED_AT_MS, catalog, complete, line, record, state, stream
+from unit_tests.cases import each
+from unit_tests.lake.buckets import REGION, Bucket, S3Server
+from unit_tests.lake.messages import EMITTED_AT_MS, catalog, line
+from unit_tests.lake.shop import complete, record, state, stream
 
 TEXTS = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", ROOT / "CHANGELOG.md"]
 EVERY = [snippet for page in PAGES for snippet in snippets(page)]
@@ -136,7 +138,7 @@ def copy(moto: S3Server, workplace: Path) -> Path:
     return directory
 
 
-@pytest.mark.parametrize("snippet", EVERY, ids=lambda snippet: snippet.place)
+@each("snippet", EVERY, ids=lambda snippet: snippet.place)
 def test_every_snippet_is_run_or_says_why_not(snippet: Snippet) -> None:
     assert snippet.language in RUNNABLE | OTHERS, f"{snippet.place}: name the language of the snippet, or call it text"
     if snippet.test is not None:
@@ -153,19 +155,19 @@ def test_the_index_has_every_page_and_the_readme_the_index() -> None:
     assert index in {path for path, _ in targets(ROOT / "README.md")}
 
 
-@pytest.mark.parametrize("page", TEXTS, ids=lambda page: str(page.relative_to(ROOT)))
+@each("page", TEXTS, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_leads_somewhere(page: Path) -> None:
     assert [f"{path}#{anchor}" for path, anchor in targets(page) if not path.exists() or (anchor and anchor not in anchors(path))] == []
 
 
-@pytest.mark.parametrize("page", TEXTS, ids=lambda page: str(page.relative_to(ROOT)))
+@each("page", TEXTS, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_module_that_a_page_names_is_there(page: Path) -> None:
     named = re.findall(r"`((?:\w+/)+\w+\.py)`", page.read_text())
 
     assert [name for name in named if not (ROOT / name).exists() and not (ROOT / "destination_s3_spark" / name).exists()] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@each("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_begins_with_a_paragraph_that_says_for_whom_it_is(page: Path) -> None:
     title, blank, first = page.read_text().splitlines()[:3]
 
@@ -173,7 +175,7 @@ def test_a_page_begins_with_a_paragraph_that_says_for_whom_it_is(page: Path) -> 
     assert re.match(r"For whoever |An Airbyte destination .* for ", first), first
 
 
-@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda example: example.name)
+@each("example", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda example: example.name)
 def test_an_example_is_yaml_and_runs_the_connectors_image_and_commands(example: Path) -> None:
     text = example.read_text()
     repository = yaml.safe_load((ROOT / "metadata.yaml").read_text())["data"]["dockerRepository"]

@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from integration_tests.connector import SCRIPT, TIMEOUT_S
-from integration_tests.lake import Lake
+from integration_tests.lake import ProcessLake
 from integration_tests.s3_proxy import Fault, S3Proxy
-from integration_tests.source import catalog, stream
+from unit_tests.lake.messages import catalog
+from unit_tests.lake.shop import stream
 
 
-def doctor(lake: Lake, directory: Path, *arguments: str, endpoint: str | None = None, **options: Any) -> tuple[int, list[dict[str, str]]]:
+def doctor(
+    lake: ProcessLake, directory: Path, *arguments: str, endpoint: str | None = None, **options: Any
+) -> tuple[int, list[dict[str, str]]]:
     """The exit code and the findings."""
     config = directory / "config.json"
     config.write_text(json.dumps(lake.connector(endpoint).config(**options)))
@@ -27,7 +30,7 @@ def doctor(lake: Lake, directory: Path, *arguments: str, endpoint: str | None = 
     return done.returncode, json.loads(done.stdout)
 
 
-def test_a_good_setup_has_no_cross_and_nothing_is_left_behind(strict_lake: Lake, tmp_path: Path) -> None:
+def test_a_good_setup_has_no_cross_and_nothing_is_left_behind(strict_lake: ProcessLake, tmp_path: Path) -> None:
     file = tmp_path / "catalog.json"
     file.write_text(json.dumps(catalog(stream())))
 
@@ -42,7 +45,7 @@ def test_a_good_setup_has_no_cross_and_nothing_is_left_behind(strict_lake: Lake,
     assert (strict_lake.bucket.list_keys(), strict_lake.bucket.open_uploads()) == ([], [])
 
 
-def test_a_permission_that_is_missing_is_a_cross(moto_lake: Lake, proxy: S3Proxy, tmp_path: Path) -> None:
+def test_a_permission_that_is_missing_is_a_cross(moto_lake: ProcessLake, proxy: S3Proxy, tmp_path: Path) -> None:
     proxy.inject(Fault("DeleteObjects", status=403, code="AccessDenied"))
 
     code, findings = doctor(moto_lake, tmp_path, endpoint=proxy.endpoint)

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from integration_tests.connector import Connector
-from integration_tests.lake import Lake
-from integration_tests.source import JsonObject, catalog, complete, record, state, stream
+from integration_tests.lake import ProcessLake
+from unit_tests.lake.messages import JsonObject, catalog
+from unit_tests.lake.shop import complete, record, state, stream
 
 SCHEMA: JsonObject = {"type": "object", "properties": {"id": {"type": "integer"}, "mail": {"type": "string"}}}
 LATER: JsonObject = {"raw_tables": True, "merge": [{"stream": "*", "at_least_every_hours": 1000}]}
@@ -24,7 +25,7 @@ def forget(connector: Connector, *options: str, exit_code: int = 0) -> str:
 
 
 @pytest.mark.turns
-def test_rows_of_two_tables_are_forgotten_while_some_wait(moto_lake: Lake, tmp_path: Path) -> None:
+def test_rows_of_two_tables_are_forgotten_while_some_wait(moto_lake: ProcessLake, tmp_path: Path) -> None:
     users = stream("users", schema=SCHEMA, mode="append_dedup", primary_key=[["id"]], cursor_field=[], sync_id=7)
     both: Any = catalog(users, stream("events", schema=SCHEMA))
     connector = moto_lake.connector(tables=LATER)
@@ -58,7 +59,7 @@ def test_rows_of_two_tables_are_forgotten_while_some_wait(moto_lake: Lake, tmp_p
 
 
 @pytest.mark.turns
-def test_what_hangs_on_forgotten_rows_goes_with_them(moto_lake: Lake, tmp_path: Path) -> None:
+def test_what_hangs_on_forgotten_rows_goes_with_them(moto_lake: ProcessLake, tmp_path: Path) -> None:
     orders: JsonObject = {"type": "object", "properties": {"id": {"type": "integer"}, "user_id": {"type": "integer"}}}
     users = stream("users", schema=SCHEMA, mode="append_dedup", primary_key=[["id"]], cursor_field=[], sync_id=7)
     sent = [record({"id": one, "mail": f"{one}@1"}, "users") for one in (1, 2)]
@@ -81,7 +82,7 @@ def test_what_hangs_on_forgotten_rows_goes_with_them(moto_lake: Lake, tmp_path: 
 
 
 @pytest.mark.turns
-def test_records_of_keys_that_are_forgotten_for_good_are_counted_and_left_out(moto_lake: Lake) -> None:
+def test_records_of_keys_that_are_forgotten_for_good_are_counted_and_left_out(moto_lake: ProcessLake) -> None:
     users: Any = catalog(stream("users", schema=SCHEMA, mode="append_dedup", primary_key=[["id"]], cursor_field=[], sync_id=7))
     connector = moto_lake.connector()
     sent = [record({"id": one, "mail": f"{one}@1"}, "users") for one in (1, 2)]

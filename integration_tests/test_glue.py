@@ -5,13 +5,15 @@ from __future__ import annotations
 import boto3
 import pyarrow.parquet as pq
 
-from integration_tests.lake import MANIFEST, Lake
-from integration_tests.servers import REGION
-from integration_tests.source import catalog, complete, record, state, stream, users
-from integration_tests.table_readers import download
+from integration_tests.lake import ProcessLake
+from unit_tests.lake.buckets import REGION
+from unit_tests.lake.contents import MANIFEST
+from unit_tests.lake.messages import catalog
+from unit_tests.lake.shop import complete, record, state, stream, users
+from unit_tests.lake.table_readers import download
 
 
-def test_a_sync_registers_its_tables_and_their_new_columns(moto_lake: Lake) -> None:
+def test_a_sync_registers_its_tables_and_their_new_columns(moto_lake: ProcessLake) -> None:
     server = moto_lake.bucket.server
     connector = moto_lake.connector(
         environment={"AWS_ENDPOINT_URL_GLUE": server.endpoint}, publish={"glue": {"database": "glue_test_${NAMESPACE}"}}
@@ -38,7 +40,7 @@ def test_a_sync_registers_its_tables_and_their_new_columns(moto_lake: Lake) -> N
     assert sum(pq.read_metadata(file).num_rows for file in files) == 4
 
 
-def test_glue_that_is_down_ends_no_sync(moto_lake: Lake) -> None:
+def test_glue_that_is_down_ends_no_sync(moto_lake: ProcessLake) -> None:
     down = moto_lake.connector(environment={"AWS_ENDPOINT_URL_GLUE": "http://127.0.0.1:9"}, publish={"glue": {"database": "lake"}})
     outcome = down.write(catalog(stream()), [*users(range(3)), state(1), complete()]).expect_success()
 

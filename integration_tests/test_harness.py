@@ -12,11 +12,13 @@ import pyarrow as pa
 import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError
 
-from integration_tests.chain_reader import INTERNAL, Json, read_chains
-from integration_tests.connector import BUCKET_PATH
-from integration_tests.lake import USERS, Lake
+from integration_tests.lake import ProcessLake
 from integration_tests.s3_proxy import Fault, S3Proxy, When, s3_action
-from integration_tests.servers import Bucket
+from unit_tests.cases import each
+from unit_tests.lake.buckets import Bucket
+from unit_tests.lake.chain_reader import INTERNAL, Json, read_chains
+from unit_tests.lake.contents import USERS
+from unit_tests.lake.outcome import BUCKET_PATH
 
 PREFIX = f"{INTERNAL}shop_raw__stream_users"
 SCHEMA = base64.b64encode(pa.schema([("id", pa.int64())]).serialize().to_pybytes()).decode()
@@ -62,7 +64,7 @@ def store(bucket: Bucket, blocks: list[Json], *files: str) -> None:
         client.put_object(Bucket=bucket.name, Key=key, Body=b"x")
 
 
-def test_a_sound_chain_is_read(moto_lake: Lake) -> None:
+def test_a_sound_chain_is_read(moto_lake: ProcessLake) -> None:
     store(moto_lake.bucket, sound_chain(), FIRST, MERGED)
     chain = read_chains(moto_lake.bucket)[USERS]
     assert chain.rows == 20
@@ -70,14 +72,14 @@ def test_a_sound_chain_is_read(moto_lake: Lake) -> None:
     assert chain.keys("delta") == []
 
 
-def test_an_unsettled_commit_counts_only_with_all_its_files(moto_lake: Lake) -> None:
+def test_an_unsettled_commit_counts_only_with_all_its_files(moto_lake: ProcessLake) -> None:
     store(moto_lake.bucket, sound_chain()[:4], FIRST)
     chain = read_chains(moto_lake.bucket)[USERS]
     assert (chain.rows, chain.keys()) == (10, [FIRST])
 
 
 @pytest.mark.parametrize(("there", "counted"), [((FIRST, RUN), [FIRST, RUN]), ((FIRST, RUN, MERGED), [FIRST, MERGED])])
-def test_an_unsettled_merge_counts_only_with_all_its_files(moto_lake: Lake, there: tuple[str, ...], counted: list[str]) -> None:
+def test_an_unsettled_merge_counts_only_with_all_its_files(moto_lake: ProcessLake, there: tuple[str, ...], counted: list[str]) -> None:
     store(moto_lake.bucket, sound_chain()[:5], *there)
     assert read_chains(moto_lake.bucket)[USERS].keys() == counted
 
@@ -102,7 +104,7 @@ BREAKAGES: dict[str, Callable[[list[Json]], Any]] = {
 
 
 @pytest.mark.parametrize("breakage", BREAKAGES.values(), ids=BREAKAGES.keys())
-def test_a_broken_chain_is_refused(moto_lake: Lake, breakage: Callable[[list[Json]], Any]) -> None:
+def test_a_broken_chain_is_refused(moto_lake: ProcessLake, breakage: Callable[[list[Json]], Any]) -> None:
     blocks = sound_chain()
     breakage(blocks)
     store(moto_lake.bucket, blocks, FIRST, MERGED)
@@ -128,12 +130,12 @@ REQUESTS = [
 ]
 
 
-@pytest.mark.parametrize(("method", "path", "headers", "expected"), REQUESTS)
+@each(("method", "path", "headers", "expected"), REQUESTS)
 def test_the_proxy_knows_the_action_of_a_request(method: str, path: str, headers: dict[str, str], expected: tuple[str, str]) -> None:
     assert s3_action(method, path, headers) == expected
 
 
-def test_the_proxy_fails_the_calls_it_was_told_to_fail(moto_lake: Lake, proxy: S3Proxy) -> None:
+def test_the_proxy_fails_the_calls_it_was_told_to_fail(moto_lake: ProcessLake, proxy: S3Proxy) -> None:
     bucket = moto_lake.bucket.through(proxy.endpoint)
     client = bucket.server.client()
     proxy.inject(Fault("PutObject", skip=1, times=1))

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
-from integration_tests.connector import Connector, Outcome
+from integration_tests.connector import Connector
 from integration_tests.hostile_catalog import HostileCatalog, served
-from integration_tests.lake import Lake
-from integration_tests.servers import Bucket
-from integration_tests.source import catalog, complete, state, stream, users
+from integration_tests.lake import ProcessLake
+from unit_tests.lake.buckets import Bucket
+from unit_tests.lake.messages import catalog
+from unit_tests.lake.outcome import Outcome
+from unit_tests.lake.shop import complete, state, stream, users
 
 CODE = "canary.sing"
 CODE_PROPERTIES = {
@@ -43,7 +45,7 @@ COMMANDS = [
 class Aviary:
     """A lake whose connector would find a module that leaves a file behind as soon as it is imported."""
 
-    def __init__(self, lake: Lake, directory: Path) -> None:
+    def __init__(self, lake: ProcessLake, directory: Path) -> None:
         self.lake = lake
         self.sign = directory / "canary.txt"
         (directory / "code").mkdir()
@@ -68,7 +70,7 @@ class Aviary:
 
 
 @pytest.fixture
-def aviary(moto_lake: Lake, tmp_path: Path) -> Aviary:
+def aviary(moto_lake: ProcessLake, tmp_path: Path) -> Aviary:
     return Aviary(moto_lake, tmp_path)
 
 

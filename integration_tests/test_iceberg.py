@@ -14,10 +14,11 @@ from pyiceberg.table import Table
 
 from integration_tests.connector import Connector
 from integration_tests.iceberg_rest_server import POM, rest_catalog_server
-from integration_tests.lake import Lake
+from integration_tests.lake import ProcessLake
 from integration_tests.maven import NoMavenError, class_path
-from integration_tests.servers import REGION
-from integration_tests.source import EMITTED_AT_MS, USERS_SCHEMA, JsonObject, catalog, complete, record, state, stream, users
+from unit_tests.lake.buckets import REGION
+from unit_tests.lake.messages import EMITTED_AT_MS, USERS_SCHEMA, JsonObject, catalog
+from unit_tests.lake.shop import complete, record, state, stream, users
 from unit_tests.rotation import taken
 
 NAME = ("shop", "users")
@@ -29,7 +30,7 @@ EXTRACTED = "_airbyte_extracted_at = '2023-11-14T22:13:20+00:00'"
 class Registered:
     """A lake, the catalog that the connector is to publish to, and what a reader needs to open it."""
 
-    lake: Lake
+    lake: ProcessLake
     options: dict[str, Any]
     properties: dict[str, str]
     environment: dict[str, str] = field(default_factory=dict)
@@ -80,7 +81,7 @@ def rest_jars(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(params=taken(["rest", "glue"], 2))
-def registered(request: pytest.FixtureRequest, moto_lake: Lake, tmp_path: Path) -> Iterator[Registered]:
+def registered(request: pytest.FixtureRequest, moto_lake: ProcessLake, tmp_path: Path) -> Iterator[Registered]:
     """Each catalog that is a server; unit tests publish to a database."""
     server = moto_lake.bucket.server
     match request.param:

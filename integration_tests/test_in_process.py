@@ -7,8 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from integration_tests.lake import Lake
-from integration_tests.source import catalog, state, stream, users
+from integration_tests.lake import ProcessLake
+from unit_tests.lake.messages import catalog
+from unit_tests.lake.shop import state, stream, users
 
 PROGRAM = """
 import json, sys
@@ -33,7 +34,7 @@ with open(work["answers"], "w") as answers:
 """
 
 
-def run(lake: Lake, breaks: bool) -> list[str]:
+def run(lake: ProcessLake, breaks: bool) -> list[str]:
     """The program's answers: Spark runs in it, so it is a process of its own. Its stdout belongs to the CDK's logger."""
     without_ids = stream()
     for name in ("generation_id", "minimum_generation_id", "sync_id"):
@@ -54,13 +55,13 @@ def run(lake: Lake, breaks: bool) -> list[str]:
     return answers.read_text().splitlines()
 
 
-def test_messages_of_this_process_are_synced(moto_lake: Lake) -> None:
+def test_messages_of_this_process_are_synced(moto_lake: ProcessLake) -> None:
     assert run(moto_lake, breaks=False) == ["3 3.0", "4 1.0"]
     assert moto_lake.ids() == [0, 1, 2, 3]
     moto_lake.verify_at_rest()
 
 
-def test_a_source_that_breaks_is_not_taken_for_one_that_ended(moto_lake: Lake) -> None:
+def test_a_source_that_breaks_is_not_taken_for_one_that_ended(moto_lake: ProcessLake) -> None:
     assert run(moto_lake, breaks=True) == ["3 3.0", "BrokenPipeError"]
     assert moto_lake.ids() == [0, 1, 2]
     moto_lake.verify()

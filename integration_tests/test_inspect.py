@@ -14,9 +14,10 @@ import pytest
 
 from destination_s3_spark.cli import operator_command
 from integration_tests.connector import SCRIPT, TIMEOUT_S
-from integration_tests.lake import Lake
-from integration_tests.servers import S3Server, new_bucket
-from integration_tests.source import catalog, complete, record, state, stream
+from integration_tests.lake import ProcessLake
+from unit_tests.lake.buckets import S3Server, new_bucket
+from unit_tests.lake.messages import catalog
+from unit_tests.lake.shop import complete, record, state, stream
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -38,7 +39,7 @@ FIRST = [
 WIDER = {**SCHEMA, "properties": {**SCHEMA["properties"], "added": {"type": "integer"}}}
 
 
-def inspect(lake: Lake, *arguments: str, **options: Any) -> str:
+def inspect(lake: ProcessLake, *arguments: str, **options: Any) -> str:
     """What the command prints. It runs in this process; the installed one is run below and in test_doctor.py."""
     config = lake.directory / "inspect-config.json"
     config.write_text(json.dumps(lake.connector().config(**options)))
@@ -54,20 +55,20 @@ def operated(*arguments: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def synced(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def synced(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> ProcessLake:
     """A table of two syncs, the second one with a column more."""
-    lake = Lake(new_bucket(moto), tmp_path_factory.mktemp("inspect"))
+    lake = ProcessLake.of(new_bucket(moto), tmp_path_factory.mktemp("inspect"))
     lake.connector().write(catalog(stream(schema=SCHEMA)), [*FIRST, state(2), complete()]).expect_success()
     second = [record({"id": 3, "added": 7, "at": "2026-01-02T03:04:05Z"}), state(3), complete()]
     lake.connector().write(catalog(stream(schema=WIDER)), second).expect_success()
     return lake
 
 
-def rows(lake: Lake, *arguments: str) -> Any:
+def rows(lake: ProcessLake, *arguments: str) -> Any:
     return json.loads(inspect(lake, *arguments, "--output", "json"))
 
 
-def test_each_sync_is_told_with_what_it_brought_by_the_installed_command(synced: Lake) -> None:
+def test_each_sync_is_told_with_what_it_brought_by_the_installed_command(synced: ProcessLake) -> None:
     config = synced.directory / "installed.json"
     config.write_text(json.dumps(synced.connector().config()))
     command = [str(SCRIPT), "inspect", "users", "syncs", "--output", "json", "--config", str(config)]
@@ -79,7 +80,7 @@ def test_each_sync_is_told_with_what_it_brought_by_the_installed_command(synced:
     assert all(sync["duration_s"] > 0 and sync["bytes"] > 0 and sync["commits"] == 1 for sync in found)
 
 
-def test_changed_values_are_told_by_field(synced: Lake) -> None:
+def test_changed_values_are_told_by_field(synced: ProcessLake) -> None:
     found = rows(synced, "users", "values")
 
     assert [(value["field"], value["change"], value["values"], value["share"]) for value in found] == [
@@ -88,7 +89,7 @@ def test_changed_values_are_told_by_field(synced: Lake) -> None:
     ]
 
 
-def test_files_commits_and_schemas_are_those_of_the_chain(synced: Lake) -> None:
+def test_files_commits_and_schemas_are_those_of_the_chain(synced: ProcessLake) -> None:
     files, commits, schema = (rows(synced, "users", view) for view in ("files", "commits", "schema"))
 
     chain = next(iter(synced.chains().values()))
@@ -100,7 +101,7 @@ def test_files_commits_and_schemas_are_those_of_the_chain(synced: Lake) -> None:
     assert "struct<number: int64, street: string>" in {column["type"] for column in schema["columns"]}
 
 
-def local_copy(lake: Lake, directory: Path) -> Path:
+def local_copy(lake: ProcessLake, directory: Path) -> Path:
     """The bucket's objects below a directory: no engine here has an S3 client of its own."""
     for key in lake.bucket.list_keys():
         file = directory / lake.bucket.name / key
@@ -111,7 +112,7 @@ def local_copy(lake: Lake, directory: Path) -> Path:
 
 @pytest.mark.parametrize("format_type", ["JSONL", "CSV"])
 def test_the_statement_for_duckdb_works_for_text(format_type: str, moto: S3Server, tmp_path: Path) -> None:
-    lake = Lake(new_bucket(moto), tmp_path)
+    lake = ProcessLake.of(new_bucket(moto), tmp_path)
     options: dict[str, Any] = {"format": {"format_type": format_type, "flattening": "Root level flattening"}}
     lake.connector(**options).write(catalog(stream(schema=SCHEMA)), [*FIRST, state(2), complete()]).expect_success()
     statement = inspect(lake, "users", "--ddl", "duckdb", **options)
@@ -125,7 +126,7 @@ def test_the_statement_for_duckdb_works_for_text(format_type: str, moto: S3Serve
     assert view[0][1] == "users"
 
 
-def test_the_statement_for_duckdb_reads_files_of_both_schemas(synced: Lake, tmp_path: Path) -> None:
+def test_the_statement_for_duckdb_reads_files_of_both_schemas(synced: ProcessLake, tmp_path: Path) -> None:
     statement = inspect(synced, "users", "--ddl", "duckdb")
 
     with duckdb.connect() as connection:
@@ -136,7 +137,7 @@ def test_the_statement_for_duckdb_reads_files_of_both_schemas(synced: Lake, tmp_
     assert found == [(1, None, None, 2), (2, None, "High St", 1), (3, 7, None, None)]
 
 
-def test_the_statement_for_spark_works(synced: Lake, tmp_path: Path, spark_session: Any) -> None:
+def test_the_statement_for_spark_works(synced: ProcessLake, tmp_path: Path, spark_session: Any) -> None:
     text = inspect(synced, "users", "--ddl", "spark")
     statement = text.replace("s3a://", f"file://{local_copy(synced, tmp_path)}/")
 
@@ -158,7 +159,7 @@ def test_the_statement_for_spark_works(synced: Lake, tmp_path: Path, spark_sessi
 
 
 def test_the_statements_for_spark_define_a_history_beside_its_table(moto: S3Server, tmp_path: Path, spark_session: Any) -> None:
-    lake = Lake(new_bucket(moto), tmp_path)
+    lake = ProcessLake.of(new_bucket(moto), tmp_path)
     options: dict[str, Any] = {"tables": {"history": [{"stream": "*"}]}}
     rows = [record({"id": 1, "name": name}, emitted_at=1_000 * place) for place, name in enumerate(("a", "b", "b"))]
     dedup = stream(schema=SCHEMA, mode="append_dedup", primary_key=[["id"]], cursor_field=[])
@@ -179,7 +180,7 @@ def test_the_statements_for_spark_define_a_history_beside_its_table(moto: S3Serv
 
 
 def test_decimals_are_keys_and_columns_of_every_statement(moto: S3Server, tmp_path: Path) -> None:
-    lake = Lake(new_bucket(moto), tmp_path)
+    lake = ProcessLake.of(new_bucket(moto), tmp_path)
     schema = {
         "type": "object",
         "properties": {"id": {"type": "number", "multipleOf": 0.01}, "wei": {"type": "integer", "airbyte_type": "big_integer"}},
@@ -211,21 +212,21 @@ def test_decimals_are_keys_and_columns_of_every_statement(moto: S3Server, tmp_pa
         ("trino", ["CREATE TABLE", '"address" row("number" bigint,"street" varchar)', "external_location = 's3://"]),
     ],
 )
-def test_the_other_engines_have_statements_too(synced: Lake, engine: str, words: list[str]) -> None:
+def test_the_other_engines_have_statements_too(synced: ProcessLake, engine: str, words: list[str]) -> None:
     statement = inspect(synced, "users", "--ddl", engine)
 
     assert [word for word in words if word not in statement] == []
     assert statement.endswith({"athena": "/';\n", "redshift": "'FAIL');\n", "trino": "');\n"}[engine])
 
 
-def test_a_folder_is_read_where_no_manifest_is_published(synced: Lake) -> None:
+def test_a_folder_is_read_where_no_manifest_is_published(synced: ProcessLake) -> None:
     statement = inspect(synced, "users", "--ddl", "athena", publish={"symlink": False})
 
     assert "STORED AS PARQUET\nLOCATION 's3://" in statement
     assert "_symlink_format_manifest" not in statement
 
 
-def test_formats_without_a_statement_are_named(synced: Lake, tmp_path: Path) -> None:
+def test_formats_without_a_statement_are_named(synced: ProcessLake, tmp_path: Path) -> None:
     config = tmp_path / "config.json"
     config.write_text(json.dumps(synced.connector().config(format={"format_type": "Avro"})))
     done = subprocess.run(

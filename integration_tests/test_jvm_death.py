@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from integration_tests.connector import Outcome
-from integration_tests.lake import Lake
+from integration_tests.lake import ProcessLake
 from integration_tests.s3_proxy import Fault, S3Call, S3Proxy, When, s3_proxy
-from integration_tests.servers import S3Server, new_bucket
-from integration_tests.source import JsonObject, catalog, complete, state, stream, users
+from unit_tests.lake.buckets import S3Server, new_bucket
+from unit_tests.lake.messages import JsonObject, catalog
+from unit_tests.lake.outcome import Outcome
+from unit_tests.lake.shop import complete, state, stream, users
 
 MOMENTS = {
     "before_landing": Fault("PutObject", "/chain/0"),
@@ -41,9 +42,9 @@ def deduplicated(name: str) -> JsonObject:
 
 
 @pytest.fixture(scope="module")
-def lake(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def lake(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> ProcessLake:
     """A table of appended rows for each moment."""
-    lake = Lake(new_bucket(moto), tmp_path_factory.mktemp("jvm"))
+    lake = ProcessLake.of(new_bucket(moto), tmp_path_factory.mktemp("jvm"))
     names = [*MOMENTS, AFTER_THE_LAST_JOB]
     messages = [line for name in names for line in (*users(EARLIER, name), state(0, name), complete(name))]
     lake.connector().write(catalog(*map(stream, names)), messages).expect_success()
@@ -51,7 +52,7 @@ def lake(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 
 @pytest.fixture(scope="module")
-def deaths(lake: Lake) -> dict[str, Outcome]:
+def deaths(lake: ProcessLake) -> dict[str, Outcome]:
     """A sync for each moment, whose JVM dies then, and one that goes on with all tables."""
     outcomes, rest = {}, []
     for moment in MOMENTS:
@@ -68,7 +69,7 @@ def lines(moment: str) -> list[bytes]:
     return [*users(LATER, moment), state(1, moment), complete(moment)]
 
 
-def dying_sync(lake: Lake, moment: str) -> Outcome:
+def dying_sync(lake: ProcessLake, moment: str) -> Outcome:
     """A sync of the moment's table, and of another stream, which makes Spark start before the table is written to."""
     with s3_proxy(lake.bucket.server.endpoint) as proxy:
         connector = lake.connector(proxy.endpoint, batching={"max_batch_age_s": 1})
@@ -79,7 +80,7 @@ def dying_sync(lake: Lake, moment: str) -> Outcome:
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_the_sync_fails_for_now_and_the_next_one_has_every_row_once(deaths: dict[str, Outcome], lake: Lake, moment: str) -> None:
+def test_the_sync_fails_for_now_and_the_next_one_has_every_row_once(deaths: dict[str, Outcome], lake: ProcessLake, moment: str) -> None:
     outcome = deaths[moment]
     outcome.expect_failure("transient_error")
     assert "JVM ended with code" in outcome.error_message
@@ -87,7 +88,7 @@ def test_the_sync_fails_for_now_and_the_next_one_has_every_row_once(deaths: dict
     assert lake.ids(("shop", moment)) == list(range(100))
 
 
-def test_after_the_last_job_nobody_needs_the_jvm(lake: Lake, proxy: S3Proxy) -> None:
+def test_after_the_last_job_nobody_needs_the_jvm(lake: ProcessLake, proxy: S3Proxy) -> None:
     name = AFTER_THE_LAST_JOB
     with lake.connector(proxy.endpoint).start(catalog(deduplicated(name))) as sync:
         proxy.inject(Fault(only=MergeBlock(), status=None, times=1, effect=lambda _: sync.kill_jvm()))

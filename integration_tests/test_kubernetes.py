@@ -19,16 +19,17 @@ from destination_s3_spark.engine.environment import PACKAGES
 from destination_s3_spark.engine.kubernetes import IMAGE_VARIABLE
 from destination_s3_spark.kernel import HOW_LINES_ARE_TYPED
 from integration_tests.cluster_story import STORY_TIMEOUT_S, Tables, marks_on, messages, run_sync, streams, tables_of
-from integration_tests.connector import SCRIPT, Connector, Outcome
+from integration_tests.connector import SCRIPT, Connector
 from integration_tests.kubernetes.api_server import ACCOUNT, AIRBYTE, NAMESPACE, ApiServer, api_server
 from integration_tests.kubernetes.cluster import Cluster, Image, cluster, connector_image, driver_pod
 from integration_tests.kubernetes.real_api_server import real_api_server
-from integration_tests.lake import Lake
+from integration_tests.lake import ProcessLake
 from integration_tests.maven import NoMavenError, class_path
 from integration_tests.network import Host, NoNamespacesError, network
 from integration_tests.s3_proxy import Fault, S3Proxy, s3_proxy
-from integration_tests.servers import S3Server, new_bucket
 from integration_tests.spark_cluster import interpreter
+from unit_tests.lake.buckets import S3Server, new_bucket
+from unit_tests.lake.outcome import Outcome
 
 pytestmark = marks_on("kubernetes")
 
@@ -52,13 +53,13 @@ class Rig:
     directory: Path
     stack: ExitStack
 
-    def lake(self, name: str) -> Lake:
-        return Lake(new_bucket(self.moto), self.directory / name)
+    def lake(self, name: str) -> ProcessLake:
+        return ProcessLake.of(new_bucket(self.moto), self.directory / name)
 
     def token(self, rights: frozenset[str] = AIRBYTE) -> str:
         return self.api.granted(f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}", rights)
 
-    def connector(self, lake: Lake, token: str | None, image: str | None = "connector", **options: Any) -> Connector:
+    def connector(self, lake: ProcessLake, token: str | None, image: str | None = "connector", **options: Any) -> Connector:
         """The connector in a pod of its own. With a token, the account is mounted, which Airbyte does not do."""
         name = f"replication-job-{next(self._names)}-attempt-0"
         pod = self.stack.enter_context(driver_pod(self.api, self.driver, self.here, self.directory / "pods", name, token))
@@ -143,7 +144,7 @@ def test_one_line_is_enough_in_a_pod_and_a_killed_executor_costs_time_alone(rig:
     assert rig.api.refused() == []
 
 
-def refresh_with_a_token_of_the_configuration(rig: Rig, lake: Lake) -> None:
+def refresh_with_a_token_of_the_configuration(rig: Rig, lake: ProcessLake) -> None:
     """The token is in no pod and on no command line."""
     token, before, lines = rig.token(), len(rig.cluster.seen), list[str]()
     connector = rig.connector(lake, None, s3={"ca_certificate": rig.api.authority})
@@ -208,7 +209,7 @@ def test_executors_end_with_a_driver_that_dies_and_the_next_attempt_goes_on(rig:
     ],
 )
 def test_what_is_wrong_is_said_before_spark_starts(rig: Rig, tmp_path: Path, given: str, said: str) -> None:
-    lake = Lake(new_bucket(rig.moto), tmp_path)
+    lake = ProcessLake.of(new_bucket(rig.moto), tmp_path)
     rights = AIRBYTE - {"create pods"} if given == "no right to make pods" else AIRBYTE
     trusted: dict[str, Any] = {} if given == "no authority" else {"s3": {"ca_certificate": rig.api.authority}}
     token = {"nothing": None, "unknown token": token_of("nobody")}.get(given, rig.token(rights))
@@ -234,7 +235,7 @@ def test_what_is_wrong_is_said_before_spark_starts(rig: Rig, tmp_path: Path, giv
     ],
 )
 def test_a_wrong_image_is_named_with_the_reason(rig: Rig, tmp_path: Path, image: str, said: str) -> None:
-    outcome = rig.connector(Lake(new_bucket(rig.moto), tmp_path), rig.token(), image).check(spark=MASTER)
+    outcome = rig.connector(ProcessLake.of(new_bucket(rig.moto), tmp_path), rig.token(), image).check(spark=MASTER)
 
     assert outcome.connection_status["status"] == "FAILED"
     assert said in outcome.connection_status["message"]

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from integration_tests.lake import Lake
-from integration_tests.source import catalog, complete, cursor_of, record, state, stream
+from integration_tests.lake import ProcessLake
+from unit_tests.lake.messages import catalog, cursor_of
+from unit_tests.lake.shop import complete, record, state, stream
 
 MB = 1 << 20
 SPOOL_MB = 16
@@ -34,7 +35,7 @@ def bytes_below(directory: Path) -> int:
     return total
 
 
-def test_a_checkpoint_larger_than_the_spool_passes_through_it(moto_lake: Lake) -> None:
+def test_a_checkpoint_larger_than_the_spool_passes_through_it(moto_lake: ProcessLake) -> None:
     spool, peak = moto_lake.directory / "spool", 0
     spool.mkdir()
     connector = moto_lake.connector(batching={"max_spool_gb": SPOOL_MB / 1024, "max_batch_mb": 8, "spool_dir": str(spool)})
@@ -53,7 +54,7 @@ def test_a_checkpoint_larger_than_the_spool_passes_through_it(moto_lake: Lake) -
 
 
 @pytest.mark.slow
-def test_a_record_of_a_hundred_megabytes_arrives_whole(moto_lake: Lake) -> None:
+def test_a_record_of_a_hundred_megabytes_arrives_whole(moto_lake: ProcessLake) -> None:
     text = "é" * (HUGE_RECORD_MB * MB // 2)
     messages = [
         record({"id": 1, "name": "small"}),

@@ -15,9 +15,11 @@ import psutil
 import pytest
 
 from destination_s3_spark.schema.json_schema import MOST_LEVELS
-from integration_tests.connector import Outcome, Sync
-from integration_tests.lake import Lake
-from integration_tests.source import JsonObject, catalog, complete, cursor_of, record, state, stream, users
+from integration_tests.connector import Sync
+from integration_tests.lake import ProcessLake
+from unit_tests.lake.messages import JsonObject, catalog, cursor_of
+from unit_tests.lake.outcome import Outcome
+from unit_tests.lake.shop import complete, record, state, stream, users
 
 pytestmark = [pytest.mark.slow, pytest.mark.turns]
 
@@ -52,7 +54,7 @@ class PeakMemory:
                     continue
 
 
-def written(lake: Lake, streams: JsonObject, messages: Iterable[bytes], most_mb: int, **options: Any) -> Outcome:
+def written(lake: ProcessLake, streams: JsonObject, messages: Iterable[bytes], most_mb: int, **options: Any) -> Outcome:
     """The outcome of a sync, of which no process may take more memory than this."""
     with lake.connector().start(streams, **options) as sync, PeakMemory(sync) as peak:
         guard = threading.Timer(TIMEOUT_S, sync.kill)
@@ -80,7 +82,7 @@ def tree(depth: int) -> JsonObject:
     return {"oneOf": [schema(a=tree(depth - 1)), schema(b=tree(depth - 1))]}
 
 
-def test_a_tree_of_unions_costs_as_much_as_its_columns(moto_lake: Lake) -> None:
+def test_a_tree_of_unions_costs_as_much_as_its_columns(moto_lake: ProcessLake) -> None:
     streams = catalog(stream(schema=schema(id={"type": "integer"}, tree=tree(13))))
     written(moto_lake, streams, one_record({"id": 1}), 600).expect_success()
     assert moto_lake.ids() == [1]
@@ -108,7 +110,7 @@ def deep_streams() -> list[JsonObject]:
     return [stream(name, schema=schema(tree=nested(MOST_LEVELS - 1, types=kind))) for name, kind in DEEPEST.items()]
 
 
-def test_a_long_number_deep_types_empty_objects_and_many_unknown_streams(moto_lake: Lake) -> None:
+def test_a_long_number_deep_types_empty_objects_and_many_unknown_streams(moto_lake: ProcessLake) -> None:
     items = {"type": "array", "items": schema(**{f"m{number}": {"type": "integer"} for number in range(300)})}
     streams = catalog(
         stream("numbers", schema=schema(id={"type": "integer"}, n={"type": "number"})),
@@ -133,13 +135,13 @@ def test_a_long_number_deep_types_empty_objects_and_many_unknown_streams(moto_la
         assert row == {"in": "leaf"}
 
 
-def test_deep_types_are_written_as_avro(moto_lake: Lake) -> None:
+def test_deep_types_are_written_as_avro(moto_lake: ProcessLake) -> None:
     messages = [line for name in DEEPEST for line in deep_record(name)]
     written(moto_lake, catalog(*deep_streams()), messages, 600, format={"format_type": "Avro"}).expect_success()
 
 
 @pytest.mark.parametrize("levels", [MOST_LEVELS, 200, 3_000])
-def test_types_that_are_nested_deeper_are_a_matter_of_the_configuration(moto_lake: Lake, levels: int) -> None:
+def test_types_that_are_nested_deeper_are_a_matter_of_the_configuration(moto_lake: ProcessLake, levels: int) -> None:
     """Written by hand, because Python's own encoder does not go so deep."""
     text = '{"type":["null","object"],"properties":{"in":' * levels + '{"type":"string"}' + "}}" * levels
     connector = moto_lake.connector()
@@ -155,7 +157,7 @@ def test_types_that_are_nested_deeper_are_a_matter_of_the_configuration(moto_lak
 
 
 @pytest.mark.parametrize("filler", [b"x" * MIB, b" " * MIB], ids=["text", "blanks"])
-def test_a_line_without_an_end_is_refused(moto_lake: Lake, filler: bytes) -> None:
+def test_a_line_without_an_end_is_refused(moto_lake: ProcessLake, filler: bytes) -> None:
     def endless() -> Iterator[bytes]:
         yield from [*users([1]), state(1)]
         yield b'{"type":"RECORD","record":{"stream":"users","namespace":"shop","data":{"name":"'
@@ -167,20 +169,20 @@ def test_a_line_without_an_end_is_refused(moto_lake: Lake, filler: bytes) -> Non
     assert f"'shop.users' at byte {place} cannot be read: it is longer than the 64 MB" in outcome.error_message
 
 
-def test_empty_records_of_a_wide_table_take_no_more_than_a_block(moto_lake: Lake) -> None:
+def test_empty_records_of_a_wide_table_take_no_more_than_a_block(moto_lake: ProcessLake) -> None:
     columns = {f"c{number}": {"type": "string"} for number in range(3_000)}
     messages = [record({}) * 40_000, state(1), complete()]
     written(moto_lake, catalog(stream(schema=schema(**columns))), messages, 600).expect_success()
 
 
-def test_a_very_wide_table_is_written(moto_lake: Lake) -> None:
+def test_a_very_wide_table_is_written(moto_lake: ProcessLake) -> None:
     columns = {f"c{number}": {"type": "string"} for number in range(20_000)}
     written(moto_lake, catalog(stream(schema=schema(**columns))), one_record({"c7": "x"}), 600).expect_success()
     (row,) = moto_lake.rows()
     assert (row["c7"], row["c8"]) == ("x", None)
 
 
-def test_a_state_after_every_record(moto_lake: Lake) -> None:
+def test_a_state_after_every_record(moto_lake: ProcessLake) -> None:
     count = 20_000
     text = b"".join(message for number in range(count) for message in (*users([number]), state(number)))
     outcome = written(moto_lake, catalog(stream()), [text, complete()], 500).expect_success()

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import destination_s3_spark
-from integration_tests.connector import Outcome
 from integration_tests.histories import StreamSync, sync, visible
-from integration_tests.lake import Lake
-from integration_tests.servers import S3Server, new_bucket
-from integration_tests.source import catalog
+from integration_tests.lake import ProcessLake
+from unit_tests.lake.buckets import S3Server, new_bucket
+from unit_tests.lake.messages import catalog
+from unit_tests.lake.outcome import Outcome
 
 NAMESPACE = "shop"
 SYNCS = (
@@ -40,7 +40,7 @@ class Story:
     outcomes: list[Outcome]
 
 
-def see(lake: Lake) -> Seen:
+def see(lake: ProcessLake) -> Seen:
     return {name: sorted((row["id"], row["round"]) for row in rows) for name, rows in visible(lake, NAMESPACE).items()}
 
 
@@ -54,7 +54,7 @@ def server(request: pytest.FixtureRequest) -> S3Server:
 @pytest.fixture(scope="module")
 def story(server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Story:
     """Three tables over three syncs."""
-    lake = Lake(new_bucket(server), tmp_path_factory.mktemp("main-job"))
+    lake = ProcessLake.of(new_bucket(server), tmp_path_factory.mktemp("main-job"))
     connector = lake.connector(batching={"max_batch_age_s": 1})
     outcomes, seen = [sync(connector, NAMESPACE, SYNCS[0], 1).expect_success()], [see(lake)]
 
@@ -93,11 +93,11 @@ def test_each_state_comes_back_once_and_only_by_the_sync_that_received_it(story:
 
 
 @pytest.fixture
-def lake(server: S3Server, tmp_path: Path) -> Lake:
-    return Lake(new_bucket(server), tmp_path)
+def lake(server: S3Server, tmp_path: Path) -> ProcessLake:
+    return ProcessLake.of(new_bucket(server), tmp_path)
 
 
-def test_check_succeeds_and_leaves_nothing_behind(lake: Lake) -> None:
+def test_check_succeeds_and_leaves_nothing_behind(lake: ProcessLake) -> None:
     outcome = lake.connector().check()
     assert outcome.exit_code == 0, outcome.describe()
     assert outcome.connection_status["status"] == "SUCCEEDED", outcome.describe()
@@ -105,7 +105,7 @@ def test_check_succeeds_and_leaves_nothing_behind(lake: Lake) -> None:
     assert lake.bucket.open_uploads() == []
 
 
-def test_spec_is_the_one_that_is_packaged(moto_lake: Lake) -> None:
+def test_spec_is_the_one_that_is_packaged(moto_lake: ProcessLake) -> None:
     with moto_lake.connector().run("spec") as process:
         outcome = process.end_input().finish()
     (message,) = outcome.of_type("SPEC")

@@ -15,11 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from destination_s3_spark.cli.maintenance import OWNER_CHECK_EVERY_S
-from integration_tests.connector import BUCKET_PATH, Connector, Outcome
-from integration_tests.lake import Lake
+from integration_tests.connector import Connector
+from integration_tests.lake import ProcessLake
 from integration_tests.s3_proxy import Fault, S3Call, S3Proxy, When, s3_proxy
-from integration_tests.servers import S3Server, new_bucket
-from integration_tests.source import JsonObject, catalog, complete, record, state, stream
+from unit_tests.lake.buckets import S3Server, new_bucket
+from unit_tests.lake.messages import JsonObject, catalog
+from unit_tests.lake.outcome import BUCKET_PATH, Outcome
+from unit_tests.lake.shop import complete, record, state, stream
 from unit_tests.rotation import taken
 
 SCHEMA: JsonObject = {"type": "object", "properties": {"id": {"type": "integer"}, "round": {"type": "integer"}}}
@@ -52,11 +54,11 @@ def after(*rounds: int) -> list[tuple[int, int]]:
     return [(1, rounds[-1]), (2, rounds[-1]), *((100 + number, number) for number in rounds)]
 
 
-def table(lake: Lake, name: str) -> list[tuple[int, int]]:
+def table(lake: ProcessLake, name: str) -> list[tuple[int, int]]:
     return sorted((row["id"], row["round"]) for row in lake.rows(("shop", name)))
 
 
-def versions(lake: Lake, name: str) -> list[tuple[int, int, bool]]:
+def versions(lake: ProcessLake, name: str) -> list[tuple[int, int, bool]]:
     """A history, as (id, round, whether it is valid)."""
     keys = lake.bucket.list_keys(f"{BUCKET_PATH}/airbyte_history/shop/{name}/1/")
     files = [pq.read_table(pa.BufferReader(lake.bucket.read(key))) for key in keys]
@@ -87,9 +89,9 @@ TABLES = ("users", "orders", "versioned", "beside_running", "beside_idle", "died
 
 
 @pytest.fixture(scope="module")
-def lake(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def lake(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> ProcessLake:
     """Tables with a merged round and one that waits, and one that has nothing to merge. Each test has some of its own."""
-    lake = Lake(new_bucket(moto), tmp_path_factory.mktemp("lake"))
+    lake = ProcessLake.of(new_bucket(moto), tmp_path_factory.mktemp("lake"))
     connector = lake.connector(tables=LATER)
     viewers = stream("viewers", schema=SCHEMA)
     connector.write(catalog(*dedup(*TABLES)["streams"], viewers), messages(0, *TABLES, "viewers")).expect_success()
@@ -98,7 +100,7 @@ def lake(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     return lake
 
 
-def test_it_merges_what_waits_and_the_tables_are_as_after_a_sync(lake: Lake) -> None:
+def test_it_merges_what_waits_and_the_tables_are_as_after_a_sync(lake: ProcessLake) -> None:
     connector = lake.connector(tables=RAW)
     connector.write(dedup("users"), messages(2, "users"), tables=LATER).expect_success()
     code, said = operate(connector, "merge", "--stream", "us*")
@@ -117,7 +119,7 @@ def test_it_merges_what_waits_and_the_tables_are_as_after_a_sync(lake: Lake) -> 
 
 
 @pytest.mark.turns
-def test_a_history_gets_every_version_that_waited(lake: Lake) -> None:
+def test_a_history_gets_every_version_that_waited(lake: ProcessLake) -> None:
     connector = lake.connector(tables=RAW)
     connector.write(dedup("versioned"), messages(2, "versioned"), tables=LATER).expect_success()
     assert versions(lake, "versioned") == every_version(0)
@@ -131,7 +133,7 @@ def test_a_history_gets_every_version_that_waited(lake: Lake) -> None:
 
 
 @pytest.mark.turns
-def test_a_sync_that_is_running_keeps_its_table_and_the_others_are_merged(lake: Lake) -> None:
+def test_a_sync_that_is_running_keeps_its_table_and_the_others_are_merged(lake: ProcessLake) -> None:
     connector = lake.connector(tables=RAW, batching={"max_batch_age_s": 1})
     sent = messages(2, "beside_running")
     with connector.start(dedup("beside_running", sync_id=8)) as sync:
@@ -146,7 +148,7 @@ def test_a_sync_that_is_running_keeps_its_table_and_the_others_are_merged(lake: 
 
 
 @pytest.fixture(scope="module")
-def overtaken(lake: Lake) -> dict[str, tuple[int, str]]:
+def overtaken(lake: ProcessLake) -> dict[str, tuple[int, str]]:
     """What the command said of each table, which a sync took over, and left as expected; and so did one more sync of all."""
     connector, found = lake.connector(tables=RAW), {}
     for name, planned in OVERTAKEN.items():
@@ -193,7 +195,7 @@ def test_a_sync_that_begins_meanwhile_goes_first(overtaken: dict[str, tuple[int,
 
 
 @pytest.mark.turns
-def test_after_a_sync_that_died_it_merges_when_told_and_the_next_attempt_doubles_nothing(lake: Lake) -> None:
+def test_after_a_sync_that_died_it_merges_when_told_and_the_next_attempt_doubles_nothing(lake: ProcessLake) -> None:
     connector = lake.connector(tables=RAW)
     with s3_proxy(lake.bucket.server.endpoint) as proxy, lake.connector(proxy.endpoint, tables=RAW).start(dedup("died")) as sync:
         proxy.inject(Fault("CreateMultipartUpload", f"{BUCKET_PATH}/shop/", status=0, times=1, effect=lambda _: sync.kill()))
@@ -210,7 +212,7 @@ def test_after_a_sync_that_died_it_merges_when_told_and_the_next_attempt_doubles
 
 
 @pytest.mark.turns
-def test_a_refresh_that_is_not_finished_is_left_alone(lake: Lake) -> None:
+def test_a_refresh_that_is_not_finished_is_left_alone(lake: ProcessLake) -> None:
     connector = lake.connector(tables=RAW, batching={"max_batch_age_s": 1})
     sent, refresh = messages(2, "refreshed"), dedup("refreshed", generation=2, minimum_generation=2)
     with connector.start(refresh) as sync:
@@ -226,7 +228,7 @@ def test_a_refresh_that_is_not_finished_is_left_alone(lake: Lake) -> None:
     assert table(lake, "refreshed") == after(2)
 
 
-def killed(lake: Lake, proxy: S3Proxy, name: str, calls: int) -> Outcome:
+def killed(lake: ProcessLake, proxy: S3Proxy, name: str, calls: int) -> Outcome:
     """Run the command for a table through the proxy, and kill it after so many calls about the table."""
     connector = lake.connector(proxy.endpoint, tables=RAW)
     about_it = frozenset({"DeleteObjects", "ListMultipartUploads"})
@@ -250,7 +252,7 @@ def killed(lake: Lake, proxy: S3Proxy, name: str, calls: int) -> Outcome:
 def test_killed_at_any_call_it_leaves_tables_that_the_next_merge_or_the_next_sync_makes_right(
     moto: S3Server, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    lake = Lake(new_bucket(moto), tmp_path_factory.mktemp("deaths"))
+    lake = ProcessLake.of(new_bucket(moto), tmp_path_factory.mktemp("deaths"))
     moments = taken(range(MOST_CALLS), EVERY)
     names = [f"{'even' if number % 2 == 0 else 'odd'}_{number:02}" for number in range(len(moments))]
     connector = lake.connector(tables=RAW)
@@ -276,7 +278,7 @@ def test_killed_at_any_call_it_leaves_tables_that_the_next_merge_or_the_next_syn
     lake.verify_at_rest()
 
 
-def whole(lake: Lake, names: Sequence[str], expected: list[tuple[int, int]]) -> None:
+def whole(lake: ProcessLake, names: Sequence[str], expected: list[tuple[int, int]]) -> None:
     tables = lake.tables([("shop", name) for name in names])
     assert {stream: sorted((row["id"], row["round"]) for row in rows) for stream, rows in tables.items()} == {
         ("shop", name): expected for name in names

@@ -10,13 +10,15 @@ from typing import TypeAlias
 import pytest
 
 from destination_s3_spark import tables
-from integration_tests.connector import BUCKET_PATH, Connector, Outcome
+from integration_tests.connector import Connector
 from integration_tests.histories import visible
-from integration_tests.lake import Lake
+from integration_tests.lake import ProcessLake
 from integration_tests.s3_proxy import Fault, S3Call, S3Proxy, When, s3_proxy
-from integration_tests.servers import S3Server, new_bucket
-from integration_tests.source import JsonObject, catalog, complete, record, state, stream
-from integration_tests.table_readers import Row, download, read_pyarrow
+from unit_tests.lake.buckets import S3Server, new_bucket
+from unit_tests.lake.messages import JsonObject, catalog
+from unit_tests.lake.outcome import BUCKET_PATH, Outcome
+from unit_tests.lake.shop import complete, record, state, stream
+from unit_tests.lake.table_readers import Row, download, read_pyarrow
 
 FIELDS: JsonObject = {
     "id": {"type": "integer"},
@@ -117,7 +119,7 @@ def killed_sync(connector: Connector, proxy: S3Proxy, moment: str, number: int) 
     return outcome
 
 
-def look(lake: Lake, connector: Connector, merged: int, number: int) -> Death:
+def look(lake: ProcessLake, connector: Connector, merged: int, number: int) -> Death:
     lake.verify()
     folder, chain = as_table(visible(lake, "shop")["users"]), as_table(lake.rows())
     shown, package = by_manifest(lake, number), by_package(connector)
@@ -131,7 +133,7 @@ def look(lake: Lake, connector: Connector, merged: int, number: int) -> Death:
     return Death(table_after(merged), table_after(number), folder, shown, chain, package, now, said, left_over)
 
 
-def by_manifest(lake: Lake, number: int) -> Table:
+def by_manifest(lake: ProcessLake, number: int) -> Table:
     """The rows of the files that the manifest lists."""
     return as_table(read_pyarrow(download(lake.bucket, lake.manifest() or [], lake.directory / f"manifest-{number}")))
 
@@ -144,7 +146,7 @@ def by_package(connector: Connector) -> Table:
 @pytest.fixture(scope="module")
 def deaths(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Death]]:
     """A table whose every sync dies in its merge, each at another moment; the last one ends well."""
-    lake = Lake(new_bucket(moto), tmp_path_factory.mktemp("deaths"))
+    lake = ProcessLake.of(new_bucket(moto), tmp_path_factory.mktemp("deaths"))
     with s3_proxy(moto.endpoint) as proxy:
         connector, direct = lake.connector(proxy.endpoint), lake.connector()
         direct.write(catalog(STREAM), messages(0)).expect_success()

@@ -19,9 +19,10 @@ from typing import Any
 
 import pytest
 
-from integration_tests.lake import Lake
-from integration_tests.source import catalog, complete, record, state, stream
-from integration_tests.table_readers import read_pyarrow
+from integration_tests.lake import ProcessLake
+from unit_tests.lake.messages import catalog
+from unit_tests.lake.shop import complete, record, state, stream
+from unit_tests.lake.table_readers import read_pyarrow
 from unit_tests.tables.reference_merge import STORED, Version, softly, surviving
 
 HISTORIES = 600
@@ -109,7 +110,7 @@ def merged(table: list[Version], arrived: list[Version]) -> list[Version]:
 
 @pytest.mark.turns
 @pytest.mark.parametrize("file_format", ["Parquet", "JSONL"])
-def test_histories_end_as_a_merge_in_plain_python_does(moto_lake: Lake, file_format: str) -> None:
+def test_histories_end_as_a_merge_in_plain_python_does(moto_lake: ProcessLake, file_format: str) -> None:
     chance = random.Random(SEED)
     connector = moto_lake.connector(format={"format_type": file_format}, batching={"max_batch_mb": 1}, tables={"target_file_mb": 1})
     tables: dict[str, list[Version]] = {kind.name: [] for kind in KINDS}
@@ -125,7 +126,7 @@ def test_histories_end_as_a_merge_in_plain_python_does(moto_lake: Lake, file_for
 
 @pytest.mark.turns
 @pytest.mark.parametrize("file_format", ["Parquet", "CSV"])
-def test_histories_with_soft_deletions_end_as_all_their_versions_say(moto_lake: Lake, file_format: str) -> None:
+def test_histories_with_soft_deletions_end_as_all_their_versions_say(moto_lake: ProcessLake, file_format: str) -> None:
     chance = random.Random(SEED)
     tables = {"target_file_mb": 1, "cdc_deletion_mode": "soft"}
     connector = moto_lake.connector(format={"format_type": file_format}, batching={"max_batch_mb": 1}, tables=tables)

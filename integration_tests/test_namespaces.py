@@ -6,10 +6,11 @@ from itertools import permutations
 from pathlib import PurePosixPath
 from typing import Any
 
-from integration_tests.chain_reader import StreamName
-from integration_tests.connector import BUCKET_PATH
-from integration_tests.lake import Lake
-from integration_tests.source import catalog, complete, state, stream, users
+from integration_tests.lake import ProcessLake
+from unit_tests.lake.chain_reader import StreamName
+from unit_tests.lake.messages import catalog
+from unit_tests.lake.outcome import BUCKET_PATH
+from unit_tests.lake.shop import complete, state, stream, users
 
 HOSTILE: list[StreamName] = [
     (None, "users"),
@@ -39,7 +40,7 @@ HOSTILE: list[StreamName] = [
 ]
 
 
-def test_hostile_names_get_folders_of_their_own(strict_lake: Lake) -> None:
+def test_hostile_names_get_folders_of_their_own(strict_lake: ProcessLake) -> None:
     entries, messages = [], []
     for number, (namespace, name) in enumerate(HOSTILE):
         entries.append(stream(name, namespace))
@@ -57,7 +58,7 @@ def test_hostile_names_get_folders_of_their_own(strict_lake: Lake) -> None:
     strict_lake.verify_at_rest()
 
 
-def test_a_table_keeps_its_folder_when_a_rival_name_comes_first(moto_lake: Lake) -> None:
+def test_a_table_keeps_its_folder_when_a_rival_name_comes_first(moto_lake: ProcessLake) -> None:
     connector = moto_lake.connector()
     rivals = [("shop", "us ers"), ("shop", "us\ters")]
     for number, order in enumerate((rivals, rivals[::-1])):
@@ -67,7 +68,7 @@ def test_a_table_keeps_its_folder_when_a_rival_name_comes_first(moto_lake: Lake)
     moto_lake.verify_at_rest()
 
 
-def test_a_path_format_of_the_user_is_followed(moto_lake: Lake) -> None:
+def test_a_path_format_of_the_user_is_followed(moto_lake: ProcessLake) -> None:
     options: dict[str, Any] = {
         "s3_path_format": "by-stream/${STREAM_NAME}/${NAMESPACE}/",
         "file_name_pattern": "part_{sync_id}_{part_number}{format_extension}",

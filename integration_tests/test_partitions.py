@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
-from integration_tests.chain_reader import StreamName, partition
-from integration_tests.connector import BUCKET_PATH
-from integration_tests.lake import USERS, Lake
+from integration_tests.lake import ProcessLake
 from integration_tests.s3_proxy import Fault, S3Proxy, When, s3_proxy
-from integration_tests.servers import S3Server, new_bucket
-from integration_tests.source import catalog, complete, record, state, stream
+from unit_tests.lake.buckets import S3Server, new_bucket
+from unit_tests.lake.chain_reader import StreamName, partition
+from unit_tests.lake.contents import USERS
+from unit_tests.lake.messages import catalog
+from unit_tests.lake.outcome import BUCKET_PATH
+from unit_tests.lake.shop import complete, record, state, stream
 
 AT = {"type": "string", "format": "date-time", "airbyte_type": "timestamp_with_timezone"}
 SCHEMA = {"type": "object", "properties": {"id": {"type": "integer"}, "at": AT, "text": {"type": "string"}}}
@@ -45,21 +47,21 @@ def messages(number: int, size: int = 150_000) -> list[bytes]:
     return [*found, *(line for name in ("users", "keyed") for line in (state(number, name), complete(name)))]
 
 
-def partitions(lake: Lake, stream_name: StreamName = USERS) -> list[str]:
+def partitions(lake: ProcessLake, stream_name: StreamName = USERS) -> list[str]:
     return sorted(partition(file) or "" for file in lake.chains()[stream_name].files("final"))
 
 
 @pytest.fixture(scope="module")
-def lake(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def lake(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> ProcessLake:
     """Three syncs: their small files are joined."""
-    lake = Lake(new_bucket(moto), tmp_path_factory.mktemp("lake"))
+    lake = ProcessLake.of(new_bucket(moto), tmp_path_factory.mktemp("lake"))
     connector = lake.connector(tables=TABLES)
     for number in range(3):
         connector.write(streams(number), messages(number)).expect_success()
     return lake
 
 
-def test_files_are_joined_within_their_partitions(lake: Lake) -> None:
+def test_files_are_joined_within_their_partitions(lake: ProcessLake) -> None:
     lake.verify_at_rest()
     assert len(lake.rows()) == 18
     assert set(partitions(lake)) == set(DAYS)
@@ -69,14 +71,14 @@ def test_files_are_joined_within_their_partitions(lake: Lake) -> None:
         assert file["key"].removeprefix(f"{FINAL_ROOT}at_day=").partition("/")[0] in DAYS
 
 
-def test_the_last_version_of_each_key_stays(lake: Lake) -> None:
+def test_the_last_version_of_each_key_stays(lake: ProcessLake) -> None:
     assert partitions(lake, KEYED) == DAYS
     found = lake.rows(KEYED)
     assert len(found) == 6
     assert {row["text"].partition(":")[0] for row in found} == {"2"}
 
 
-def test_spark_reads_only_the_files_of_a_partition(lake: Lake, spark_session: Any, tmp_path: Path) -> None:
+def test_spark_reads_only_the_files_of_a_partition(lake: ProcessLake, spark_session: Any, tmp_path: Path) -> None:
     for key in lake.chains()[USERS].final_keys:
         path = tmp_path / key.removeprefix(FINAL_ROOT)
         path.parent.mkdir(exist_ok=True)
@@ -92,7 +94,7 @@ def test_spark_reads_only_the_files_of_a_partition(lake: Lake, spark_session: An
     assert read == partitions(lake).count("2026-11-21") < len(partitions(lake))
 
 
-def test_a_refresh_replaces_the_partitions(lake: Lake) -> None:
+def test_a_refresh_replaces_the_partitions(lake: ProcessLake) -> None:
     connector = lake.connector(tables={**TABLES, "partition_by": [{**RULE, "transform": "month"}]})
     outcome = connector.write(streams(6, 2, 2), messages(6, 1000))
     outcome.expect_success()
@@ -112,7 +114,7 @@ def proxy(moto: S3Server) -> Iterator[S3Proxy]:
 def test_a_kill_between_the_files_of_partitions_loses_and_doubles_nothing(
     moto: S3Server, proxy: S3Proxy, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    lake = Lake(new_bucket(moto), tmp_path_factory.mktemp("killed"))
+    lake = ProcessLake.of(new_bucket(moto), tmp_path_factory.mktemp("killed"))
     connector = lake.connector(proxy.endpoint, tables=TABLES)
     with connector.start(streams(1)) as sync:
         kill = Fault("CompleteMultipartUpload", FINAL_ROOT, when=When.AFTER, status=0, times=1, effect=lambda _: sync.kill())

@@ -13,8 +13,9 @@ import pytest
 
 from destination_s3_spark.engine.startup.shortcuts import VARIABLE as SHORTCUTS
 from integration_tests.connector import Sync
-from integration_tests.lake import Lake
-from integration_tests.source import catalog, complete, state, stream, users
+from integration_tests.lake import ProcessLake
+from unit_tests.lake.messages import catalog
+from unit_tests.lake.shop import complete, state, stream, users
 from unit_tests.rotation import taken
 
 CATALOG = catalog(stream())
@@ -24,14 +25,14 @@ CONTROLLERS = (Path("/sys/fs/cgroup/pids"), Path("/sys/fs/cgroup"))
 WAITING = 48 * [LOG_LINE]  # more than what makes the JVM start early, less than what a pipe holds
 
 
-def test_where_input_is_waiting_the_jvm_starts_before_a_record_is_read(moto_lake: Lake) -> None:
+def test_where_input_is_waiting_the_jvm_starts_before_a_record_is_read(moto_lake: ProcessLake) -> None:
     with moto_lake.connector().start(CATALOG) as sync:
         sync.send(*WAITING).wait_for_jvm()
         sync.send(complete()).end_input().finish().expect_success()
 
 
 @pytest.mark.turns
-def test_the_spool_of_a_killed_sync_goes_with_the_next_and_no_process_below_it_keeps_it(moto_lake: Lake) -> None:
+def test_the_spool_of_a_killed_sync_goes_with_the_next_and_no_process_below_it_keeps_it(moto_lake: ProcessLake) -> None:
     spools = moto_lake.directory / "spools"
     spools.mkdir()
     connector = moto_lake.connector(batching={"max_batch_age_s": 1, "spool_dir": str(spools)})
@@ -53,7 +54,7 @@ def test_the_spool_of_a_killed_sync_goes_with_the_next_and_no_process_below_it_k
 
 
 @pytest.mark.turns
-def test_a_sync_without_shortcuts_writes_the_same_tables_by_other_processes(moto_lake: Lake) -> None:
+def test_a_sync_without_shortcuts_writes_the_same_tables_by_other_processes(moto_lake: ProcessLake) -> None:
     made = {}
     for name, environment in (("short", {}), ("plain", {SHORTCUTS: "off"})):
         dedup = stream(name, mode="append_dedup", primary_key=[["id"]])
@@ -92,7 +93,7 @@ def running(sync: Sync) -> list[psutil.Process]:
 
 
 @pytest.mark.parametrize("waiting", [WAITING, []], ids=["Spark starts early", "Spark starts with a record"])
-def test_where_no_thread_can_be_started_the_sync_fails_for_now(moto_lake: Lake, tmp_path: Path, waiting: list[bytes]) -> None:
+def test_where_no_thread_can_be_started_the_sync_fails_for_now(moto_lake: ProcessLake, tmp_path: Path, waiting: list[bytes]) -> None:
     """A stack larger than all memory is refused like a thread above the limit of a container."""
     (tmp_path / "sitecustomize.py").write_text("import threading; threading.stack_size(2**50)")
     connector = moto_lake.connector(environment={"PYTHONPATH": str(tmp_path)})
@@ -131,7 +132,7 @@ def pids_group(controller: Path) -> Path | None:
 @pytest.mark.turns
 @pytest.mark.slow
 @pytest.mark.parametrize("threads", taken([30, 50, 76, 90, 104], 2))
-def test_whatever_cannot_be_started_the_sync_ends_and_fails_for_now(moto_lake: Lake, container: Path, threads: int) -> None:
+def test_whatever_cannot_be_started_the_sync_ends_and_fails_for_now(moto_lake: ProcessLake, container: Path, threads: int) -> None:
     """Pools of the driver, Spark's JVM, its threads, its Python workers, pools for the merge: each is the first to meet a limit."""
     names = [f"table{number}" for number in range(20)]
     streams = catalog(*(stream(name, mode="append_dedup", primary_key=[["id"]], cursor_field=["id"]) for name in names))

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from integration_tests.connector import PASSED_ON, SCRIPT
-from integration_tests.lake import Lake
+from integration_tests.lake import ProcessLake
 
 pytestmark = [pytest.mark.slow, pytest.mark.turns("sources")]
 ROOT = Path(__file__).parent.parent
@@ -46,7 +46,7 @@ def installer(python: Path) -> list[str]:
 
 
 @pytest.fixture
-def workplace(environments: Path, moto_lake: Lake) -> Path:
+def workplace(environments: Path, moto_lake: ProcessLake) -> Path:
     """Where the recipe runs: the environments under their names there, and the configuration."""
     directory = moto_lake.directory / "recipe"
     (directory / "s3-spark" / "bin").mkdir(parents=True)
@@ -63,7 +63,7 @@ def recipe() -> str:
     return str(program)
 
 
-def test_two_syncs_of_the_recipe_leave_one_row_a_key(environments: Path, workplace: Path, recipe: str, moto_lake: Lake) -> None:
+def test_two_syncs_of_the_recipe_leave_one_row_a_key(environments: Path, workplace: Path, recipe: str, moto_lake: ProcessLake) -> None:
     bare = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     ended = subprocess.run(
         [environments / "pyairbyte" / "bin" / "python", "-c", recipe + SECOND_SYNC],

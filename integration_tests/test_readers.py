@@ -9,11 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from integration_tests.connector import BUCKET_PATH
-from integration_tests.lake import USERS, Lake
-from integration_tests.servers import S3Server, new_bucket
-from integration_tests.source import EMITTED_AT_MS, catalog, complete, record, state, stream
-from integration_tests.table_readers import META_COLUMNS, Row, by_raw_id, read_duckdb, read_polars, read_pyarrow, read_spark
+from integration_tests.lake import ProcessLake
+from unit_tests.lake.buckets import S3Server, new_bucket
+from unit_tests.lake.contents import USERS
+from unit_tests.lake.messages import EMITTED_AT_MS, catalog
+from unit_tests.lake.outcome import BUCKET_PATH
+from unit_tests.lake.shop import complete, record, state, stream
+from unit_tests.lake.table_readers import META_COLUMNS, Row, by_raw_id, read_duckdb, read_polars, read_pyarrow, read_spark
 
 WIDE_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -53,9 +55,9 @@ EXPECTED_FULL = {
 
 
 @pytest.fixture(scope="module")
-def wide_table(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def wide_table(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> ProcessLake:
     """A table with every type, in two syncs; the second one brings a column more, so that the files have two schemas."""
-    lake = Lake(new_bucket(moto), tmp_path_factory.mktemp("wide"))
+    lake = ProcessLake.of(new_bucket(moto), tmp_path_factory.mktemp("wide"))
     connector = lake.connector()
     first = [record(FULL), record(BROKEN), record({"id": 3}), state(3), complete()]
     connector.write(catalog(stream(schema=WIDE_SCHEMA)), first).expect_success()
@@ -70,7 +72,7 @@ def rows_by_id(rows: list[Row]) -> dict[int, Row]:
     return {row["id"]: row for row in rows}
 
 
-def test_four_engines_read_the_same_rows(wide_table: Lake, spark_session: Any) -> None:
+def test_four_engines_read_the_same_rows(wide_table: ProcessLake, spark_session: Any) -> None:
     paths = wide_table.final_files()
     readings = {
         "duckdb": by_raw_id(read_duckdb(paths)),
@@ -83,7 +85,7 @@ def test_four_engines_read_the_same_rows(wide_table: Lake, spark_session: Any) -
         assert rows == expected, engine
 
 
-def test_values_arrive_typed(wide_table: Lake) -> None:
+def test_values_arrive_typed(wide_table: ProcessLake) -> None:
     row = rows_by_id(wide_table.rows())[1]
     assert {name: row[name] for name in EXPECTED_FULL} == EXPECTED_FULL
     assert row["either"] == {"type": "string", "integer": None, "string": "six"}
@@ -91,7 +93,7 @@ def test_values_arrive_typed(wide_table: Lake) -> None:
     assert row["_airbyte_meta"] == {"sync_id": 7, "changes": []}
 
 
-def test_values_that_do_not_fit_are_null_and_noted(wide_table: Lake) -> None:
+def test_values_that_do_not_fit_are_null_and_noted(wide_table: ProcessLake) -> None:
     row = rows_by_id(wide_table.rows())[2]
     lost = {"flag", "ratio", "day", "moment", "address", "tags"}
     assert {name: row[name] for name in lost} == dict.fromkeys(lost)
@@ -101,7 +103,7 @@ def test_values_that_do_not_fit_are_null_and_noted(wide_table: Lake) -> None:
     assert notes == {**dict.fromkeys(lost, unfit), "ratio": too_large, "lines.[0].count": unfit}
 
 
-def test_the_raw_table_holds_the_exact_text(wide_table: Lake) -> None:
+def test_the_raw_table_holds_the_exact_text(wide_table: ProcessLake) -> None:
     raw = {json.loads(row["_airbyte_data"])["id"]: row for row in wide_table.raw_rows()}
     assert list(raw[1]) == [*META_COLUMNS, "_airbyte_data"]
     assert '"k":[1,2.5]' in raw[1]["_airbyte_data"]
@@ -113,7 +115,7 @@ def test_the_raw_table_holds_the_exact_text(wide_table: Lake) -> None:
     }
 
 
-def test_a_new_column_comes_last_and_old_files_stay_as_they_are(wide_table: Lake) -> None:
+def test_a_new_column_comes_last_and_old_files_stay_as_they_are(wide_table: ProcessLake) -> None:
     chain = wide_table.chains()[USERS]
     old, new = (list(schema.names) for schema in chain.schemas.values())
     assert new == [*old, "added"]
@@ -121,7 +123,7 @@ def test_a_new_column_comes_last_and_old_files_stay_as_they_are(wide_table: Lake
     assert old[5:] == sorted(old[5:])
 
 
-def test_the_default_layout_is_the_one_of_destination_s3(wide_table: Lake) -> None:
+def test_the_default_layout_is_the_one_of_destination_s3(wide_table: ProcessLake) -> None:
     key = wide_table.chains()[USERS].final_keys[0]
     folder, _, name = key.rpartition("/")
     assert folder == f"{BUCKET_PATH}/shop/users"
@@ -132,7 +134,7 @@ def test_the_default_layout_is_the_one_of_destination_s3(wide_table: Lake) -> No
     assert head["Metadata"]["ab-generation-id"] == "1"
 
 
-def test_files_say_in_their_parquet_types_what_they_hold(wide_table: Lake) -> None:
+def test_files_say_in_their_parquet_types_what_they_hold(wide_table: ProcessLake) -> None:
     schema = pq.read_schema(wide_table.final_files()[0])
     assert schema.field("_airbyte_extracted_at").type == pa.timestamp("ms", "UTC")
     assert schema.field("moment").type == pa.timestamp("us", "UTC")

@@ -9,11 +9,14 @@ import duckdb
 import pytest
 
 from destination_s3_spark import tables
-from integration_tests.connector import BUCKET_PATH, Connector, Outcome
-from integration_tests.lake import USERS, Lake
+from integration_tests.connector import Connector
+from integration_tests.lake import ProcessLake
 from integration_tests.s3_proxy import Fault, S3Proxy, When
-from integration_tests.source import catalog, complete, record, state, stream, users
-from integration_tests.table_readers import download
+from unit_tests.lake.contents import USERS
+from unit_tests.lake.messages import catalog
+from unit_tests.lake.outcome import BUCKET_PATH, Outcome
+from unit_tests.lake.shop import complete, record, state, stream, users
+from unit_tests.lake.table_readers import download
 
 CATALOG = catalog(stream())
 MANIFEST = f"{BUCKET_PATH}/shop/users/_symlink_format_manifest/manifest"
@@ -29,12 +32,12 @@ def ids_of(config: dict[str, Any]) -> list[int]:
     return sorted(tables.read(config, "users", "shop").to_table()["id"].to_pylist())
 
 
-def manifest_keys(lake: Lake) -> list[str]:
+def manifest_keys(lake: ProcessLake) -> list[str]:
     prefix = f"s3://{lake.bucket.name}/"
     return [line.removeprefix(prefix) for line in lake.bucket.read(MANIFEST).decode().splitlines()]
 
 
-def ids_through_the_manifest(lake: Lake) -> list[int]:
+def ids_through_the_manifest(lake: ProcessLake) -> list[int]:
     """The table as an engine gets it that reads the files of the manifest and nothing else."""
     paths = [str(path) for path in download(lake.bucket, manifest_keys(lake), lake.directory / "listed")]
     with duckdb.connect() as connection:
@@ -49,7 +52,7 @@ def repair(connector: Connector) -> str:
     return b"".join(outcome.lines).decode()
 
 
-def test_the_log_reader_and_the_manifest_agree_with_the_table(strict_lake: Lake) -> None:
+def test_the_log_reader_and_the_manifest_agree_with_the_table(strict_lake: ProcessLake) -> None:
     connector = strict_lake.connector()
     sync(connector, 1, 2)
     sync(connector, 3)
@@ -61,7 +64,7 @@ def test_the_log_reader_and_the_manifest_agree_with_the_table(strict_lake: Lake)
 
 
 @pytest.mark.turns
-def test_a_new_member_of_a_record_is_read_over_all_files(moto_lake: Lake) -> None:
+def test_a_new_member_of_a_record_is_read_over_all_files(moto_lake: ProcessLake) -> None:
     def schema(*members: str) -> dict[str, Any]:
         address = {"type": "object", "properties": {member: {"type": "string"} for member in members}}
         return {"type": "object", "properties": {"id": {"type": "integer"}, "address": address}}
@@ -76,7 +79,7 @@ def test_a_new_member_of_a_record_is_read_over_all_files(moto_lake: Lake) -> Non
 
 
 @pytest.mark.turns
-def test_after_a_crash_readers_see_whole_commits_and_repair_finishes_the_last_one(moto_lake: Lake, proxy: S3Proxy) -> None:
+def test_after_a_crash_readers_see_whole_commits_and_repair_finishes_the_last_one(moto_lake: ProcessLake, proxy: S3Proxy) -> None:
     connector = moto_lake.connector(proxy.endpoint, batching={"max_batch_age_s": 1})
     fault = Fault("PutObject", FIRST_DATA_BLOCK, when=When.AFTER)
     with connector.start(CATALOG) as running:
@@ -101,7 +104,7 @@ MESSAGES = [*users([1]), *users([2], "orders"), complete(), complete("orders")]
 
 
 @pytest.mark.turns
-def test_tables_in_one_folder_have_no_manifest_and_work_as_before(moto_lake: Lake) -> None:
+def test_tables_in_one_folder_have_no_manifest_and_work_as_before(moto_lake: ProcessLake) -> None:
     outcome = moto_lake.connector(s3_path_format="all/").write(SHARED, MESSAGES).expect_success()
 
     assert "no symlink manifest for tables that share a folder with another one: shop.orders, shop.users" in outcome.log_text
@@ -109,7 +112,7 @@ def test_tables_in_one_folder_have_no_manifest_and_work_as_before(moto_lake: Lak
     assert moto_lake.ids() == [1]
 
 
-def test_manifests_asked_for_where_there_can_be_none_are_a_config_error(moto_lake: Lake) -> None:
+def test_manifests_asked_for_where_there_can_be_none_are_a_config_error(moto_lake: ProcessLake) -> None:
     connector = moto_lake.connector(s3_path_format="all/", publish={"symlink": True})
 
     outcome = connector.write(SHARED, MESSAGES).expect_failure("config_error")

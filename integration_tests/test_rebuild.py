@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from integration_tests.connector import SCRIPT, Connector
-from integration_tests.lake import Lake
-from integration_tests.servers import S3Server, new_bucket
-from integration_tests.source import catalog, complete, record, state, stream
-from integration_tests.table_readers import Row
+from integration_tests.lake import ProcessLake
+from unit_tests.lake.buckets import S3Server, new_bucket
+from unit_tests.lake.messages import catalog
+from unit_tests.lake.shop import complete, record, state, stream
+from unit_tests.lake.table_readers import Row
 
 NAMESPACE = "shop"
 SCHEMA = {
@@ -56,9 +57,9 @@ def rebuild(connector: Connector, directory: Path, *arguments: str, **options: A
 
 
 @pytest.fixture(scope="module")
-def lake(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def lake(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> ProcessLake:
     """Two tables with three syncs each, the last of which changed a column's type."""
-    made = Lake(new_bucket(moto), tmp_path_factory.mktemp("rebuild"))
+    made = ProcessLake.of(new_bucket(moto), tmp_path_factory.mktemp("rebuild"))
     connector = made.connector()
     for sync, schema in enumerate((SCHEMA, SCHEMA, RETYPED)):
         connector.write(declared(schema, sync + 1), sent(sync)).expect_success()
@@ -66,7 +67,7 @@ def lake(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 
 @pytest.mark.turns
-def test_rebuilt_tables_have_the_same_rows_and_a_sync_goes_on(lake: Lake, tmp_path: Path) -> None:
+def test_rebuilt_tables_have_the_same_rows_and_a_sync_goes_on(lake: ProcessLake, tmp_path: Path) -> None:
     names = ("orders", "events")
     before = {name: by_id(lake.rows((NAMESPACE, name))) for name in names}
     keys = {name: set(lake.chains()[NAMESPACE, name].final_keys) for name in names}
@@ -85,7 +86,7 @@ def test_rebuilt_tables_have_the_same_rows_and_a_sync_goes_on(lake: Lake, tmp_pa
 
 
 @pytest.mark.turns
-def test_a_table_whose_raw_rows_were_not_all_kept_is_refused_with_the_numbers(moto_lake: Lake, tmp_path: Path) -> None:
+def test_a_table_whose_raw_rows_were_not_all_kept_is_refused_with_the_numbers(moto_lake: ProcessLake, tmp_path: Path) -> None:
     connector = moto_lake.connector()
     for raw_tables in (True, False):
         connector.write(declared(SCHEMA, 1), sent(int(raw_tables)), tables={"raw_tables": raw_tables}).expect_success()
@@ -98,7 +99,7 @@ def test_a_table_whose_raw_rows_were_not_all_kept_is_refused_with_the_numbers(mo
 
 
 @pytest.mark.turns
-def test_a_table_in_a_shared_folder_gets_no_manifest(moto_lake: Lake, tmp_path: Path) -> None:
+def test_a_table_in_a_shared_folder_gets_no_manifest(moto_lake: ProcessLake, tmp_path: Path) -> None:
     """It would list the files of one of the tables, and readers of the folder would miss the others."""
     connector = moto_lake.connector(s3_path_format="${NAMESPACE}/all/")
     streams = catalog(*(stream(name, NAMESPACE, schema=SCHEMA) for name in ("orders", "events")))
@@ -109,7 +110,7 @@ def test_a_table_in_a_shared_folder_gets_no_manifest(moto_lake: Lake, tmp_path: 
     assert [moto_lake.manifest((NAMESPACE, name)) for name in ("orders", "events")] == [None, None]
 
 
-def test_a_stream_without_a_table_and_no_stream_at_all_are_refused(lake: Lake, tmp_path: Path) -> None:
+def test_a_stream_without_a_table_and_no_stream_at_all_are_refused(lake: ProcessLake, tmp_path: Path) -> None:
     unknown = rebuild(lake.connector(), tmp_path, "--stream", "nobody")
     none = rebuild(lake.connector(), tmp_path)
 

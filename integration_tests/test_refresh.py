@@ -8,8 +8,8 @@ from typing import TypeAlias
 import pytest
 
 from integration_tests.histories import StreamSync, sync, visible
-from integration_tests.lake import Lake
-from integration_tests.servers import S3Server, new_bucket
+from integration_tests.lake import ProcessLake
+from unit_tests.lake.buckets import S3Server, new_bucket
 
 NAMESPACE = "refresh"
 Seen: TypeAlias = list[tuple[int, int, int]]
@@ -226,7 +226,7 @@ CASES = {f"case_{number}": case for number, case in enumerate(HISTORIES.values()
 @pytest.fixture(scope="module")
 def seen(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Seen]]:
     """What readers see after each round."""
-    lake = Lake(new_bucket(moto), tmp_path_factory.mktemp("refresh"))
+    lake = ProcessLake.of(new_bucket(moto), tmp_path_factory.mktemp("refresh"))
     connector, found = lake.connector(), []
     for number in range(5):
         streams = {name: part for name, case in CASES.items() if (part := case.rounds[number]) is not None}

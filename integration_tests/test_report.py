@@ -13,9 +13,10 @@ import pytest
 
 from integration_tests.browser import Opened, chromium, misplaced, open_page
 from integration_tests.connector import SCRIPT, TIMEOUT_S
-from integration_tests.lake import Lake
-from integration_tests.servers import S3Server, new_bucket
-from integration_tests.source import catalog, complete, record, state, stream
+from integration_tests.lake import ProcessLake
+from unit_tests.lake.buckets import S3Server, new_bucket
+from unit_tests.lake.messages import catalog
+from unit_tests.lake.shop import complete, record, state, stream
 
 HOSTILE = "<img src=https://127.0.0.1:9/x onerror=alert(1)>"
 FIELD = '"><script>console.error("run")</script>'
@@ -32,7 +33,7 @@ VALUES = "Values that did not fit their type"
 class Reported:
     """A page and the lake that it is about."""
 
-    lake: Lake
+    lake: ProcessLake
     page: Path
     opened: Opened
 
@@ -53,7 +54,7 @@ class Reported:
         return section.split("<figure")[1:]
 
 
-def run(lake: Lake, *arguments: str) -> str:
+def run(lake: ProcessLake, *arguments: str) -> str:
     config = lake.directory / "report-config.json"
     config.write_text(json.dumps(lake.connector().config()))
     command = [str(SCRIPT), *arguments, "--config", str(config)]
@@ -66,7 +67,7 @@ def run(lake: Lake, *arguments: str) -> str:
 def reported(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Reported:
     """Two syncs of a table, the second with a column more, and one of a table with a hostile name."""
     chromium()
-    lake = Lake(new_bucket(moto), tmp_path_factory.mktemp("report"))
+    lake = ProcessLake.of(new_bucket(moto), tmp_path_factory.mktemp("report"))
     first = [record({"id": 1, "day": "2026-01-02", FIELD: "many"}), record({"id": 2, "day": "no day"}), state(2), complete()]
     lake.connector().write(catalog(stream(schema=SCHEMA)), first).expect_success()
     second = [record({"id": 3, "added": 1, FIELD: "more"}), state(3), complete()]

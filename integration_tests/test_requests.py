@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from integration_tests.lake import Lake
+from integration_tests.lake import ProcessLake
 from integration_tests.s3_proxy import S3Proxy
-from integration_tests.servers import REGION, S3Server
-from integration_tests.source import catalog, complete, state, stream, users
+from unit_tests.lake.buckets import REGION, S3Server
+from unit_tests.lake.messages import catalog
+from unit_tests.lake.shop import complete, state, stream, users
 
 CATALOG = catalog(stream())
 MESSAGES = [*users([1, 2]), state(2), complete()]
 ROLE = "arn:aws:iam::123456789012:role/lake-writer"
 
 
-def test_every_object_is_written_with_the_encryption_asked_for(moto_lake: Lake, proxy: S3Proxy) -> None:
+def test_every_object_is_written_with_the_encryption_asked_for(moto_lake: ProcessLake, proxy: S3Proxy) -> None:
     moto_lake.connector(proxy.endpoint, s3={"sse": "AES256"}).write(CATALOG, MESSAGES).expect_success()
     creating = [call for call in proxy.calls if call.action in ("PutObject", "CreateMultipartUpload")]
     assert creating
@@ -23,12 +24,14 @@ def test_every_object_is_written_with_the_encryption_asked_for(moto_lake: Lake, 
     moto_lake.verify_at_rest()
 
 
-def test_without_the_option_the_bucket_decides_about_encryption(moto_lake: Lake, proxy: S3Proxy) -> None:
+def test_without_the_option_the_bucket_decides_about_encryption(moto_lake: ProcessLake, proxy: S3Proxy) -> None:
     moto_lake.connector(proxy.endpoint).check()
     assert not [call for call in proxy.calls if "x-amz-server-side-encryption" in call.headers]
 
 
-def test_a_role_is_assumed_with_the_external_id_and_its_keys_sign_every_request(moto_lake: Lake, proxy: S3Proxy, moto: S3Server) -> None:
+def test_a_role_is_assumed_with_the_external_id_and_its_keys_sign_every_request(
+    moto_lake: ProcessLake, proxy: S3Proxy, moto: S3Server
+) -> None:
     environment = {
         "AWS_ACCESS_KEY_ID": moto.access_key,
         "AWS_SECRET_ACCESS_KEY": moto.secret_key,
@@ -50,7 +53,7 @@ def test_a_role_is_assumed_with_the_external_id_and_its_keys_sign_every_request(
     assert moto_lake.ids() == [1, 2]
 
 
-def test_the_expected_bucket_owner_is_sent_with_every_request(moto_lake: Lake, proxy: S3Proxy) -> None:
+def test_the_expected_bucket_owner_is_sent_with_every_request(moto_lake: ProcessLake, proxy: S3Proxy) -> None:
     outcome = moto_lake.connector(proxy.endpoint, s3={"expected_bucket_owner": "111122223333"}).check()
     assert outcome.exit_code == 0
     assert proxy.calls

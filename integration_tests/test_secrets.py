@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from integration_tests.connector import Outcome
-from integration_tests.lake import Lake
+from integration_tests.lake import ProcessLake
 from integration_tests.s3_proxy import Fault, S3Call, S3Proxy
-from integration_tests.source import catalog, complete, record, state, stream
+from unit_tests.lake.messages import catalog
+from unit_tests.lake.outcome import Outcome
+from unit_tests.lake.shop import complete, record, state, stream
 
 MARKER = "jane.doe-0815@example.org"
 CATALOG = catalog(stream(schema={"type": "object", "properties": {"id": {"type": "integer"}, "name": {"type": "string"}}}))
@@ -30,12 +31,12 @@ def said(outcome: Outcome) -> str:
     return json.dumps(outcome.messages, ensure_ascii=False) + outcome.stderr
 
 
-def test_a_sync_that_goes_well_prints_no_record(moto_lake: Lake) -> None:
+def test_a_sync_that_goes_well_prints_no_record(moto_lake: ProcessLake) -> None:
     outcome = moto_lake.connector().write(CATALOG, [*marked_records(), state(1), complete()]).expect_success()
     assert MARKER not in said(outcome)
 
 
-def test_treated_values_are_in_no_message_object_or_file(moto_lake: Lake, tmp_path: Path) -> None:
+def test_treated_values_are_in_no_message_object_or_file(moto_lake: ProcessLake, tmp_path: Path) -> None:
     rules = [{"stream": "users", "column": "name", "action": "hash"}, {"stream": "*", "column": "id", "action": "null"}]
     tables = {"columns": rules, "hash_secret": "s" * 32, "raw_fields": "declared"}
     connector = moto_lake.connector(tables=tables, batching={"spool_dir": str(tmp_path)})
@@ -57,12 +58,12 @@ BROKEN_TAILS = [
 
 
 @pytest.mark.parametrize("tail", BROKEN_TAILS)
-def test_a_line_that_cannot_be_read_is_not_printed(moto_lake: Lake, tail: bytes) -> None:
+def test_a_line_that_cannot_be_read_is_not_printed(moto_lake: ProcessLake, tail: bytes) -> None:
     outcome = moto_lake.connector().write(CATALOG, [*marked_records(), tail, state(1), complete()]).expect_failure("system_error")
     assert MARKER not in said(outcome)
 
 
-def test_a_store_that_repeats_what_it_got_does_not_make_us_print_it(moto_lake: Lake, proxy: S3Proxy) -> None:
+def test_a_store_that_repeats_what_it_got_does_not_make_us_print_it(moto_lake: ProcessLake, proxy: S3Proxy) -> None:
     def repeat(call: S3Call) -> str:
         return f"{call.key} {call.headers['authorization']} {moto_lake.bucket.server.secret_key}"
 

@@ -7,14 +7,16 @@ from typing import Any
 
 import pytest
 
-from integration_tests.chain_reader import StreamName
 from integration_tests.corpus_cases import CaseSync, comparable, load, sorted_rows
 from integration_tests.formats.forms import Form
 from integration_tests.histories import without_nulls
-from integration_tests.lake import USERS, Lake
-from integration_tests.servers import S3Server, new_bucket
-from integration_tests.source import catalog, complete, record, state, stream
-from integration_tests.table_readers import Row, without_meta
+from integration_tests.lake import ProcessLake
+from unit_tests.lake.buckets import S3Server, new_bucket
+from unit_tests.lake.chain_reader import StreamName
+from unit_tests.lake.contents import USERS
+from unit_tests.lake.messages import catalog
+from unit_tests.lake.shop import complete, record, state, stream
+from unit_tests.lake.table_readers import Row, without_meta
 
 MOMENT = {"type": "string", "format": "date-time"}
 SCHEMA = {
@@ -48,7 +50,7 @@ class Soft:
 
 @pytest.fixture(scope="module")
 def soft(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Soft:
-    lake = Lake(new_bucket(moto), tmp_path_factory.mktemp("soft"))
+    lake = ProcessLake.of(new_bucket(moto), tmp_path_factory.mktemp("soft"))
     for form, records, case in zip((Form.JSONL, Form.PARQUET), (FIRST, SECOND), load(CORPUS), strict=True):
         connector = lake.connector(format=form.config, **WITHOUT_RAW)
         connector.write(

@@ -8,10 +8,11 @@ import time
 
 import pytest
 
-from integration_tests.connector import Outcome
-from integration_tests.lake import Lake
-from integration_tests.servers import S3Server, new_bucket
-from integration_tests.source import JsonObject, catalog, complete, cursor_of, line, record, state, stream, users
+from integration_tests.lake import ProcessLake
+from unit_tests.lake.buckets import S3Server, new_bucket
+from unit_tests.lake.messages import JsonObject, catalog, cursor_of, line
+from unit_tests.lake.outcome import Outcome
+from unit_tests.lake.shop import complete, record, state, stream, users
 
 BIG = 123456789012345678901234567890
 TWO_STREAMS = catalog(stream("users"), stream("orders"))
@@ -62,7 +63,7 @@ def odd_states() -> list[bytes]:
 @pytest.fixture(scope="module")
 def stream_states(moto: S3Server, tmp_path_factory: pytest.TempPathFactory, odd_states: list[bytes]) -> Outcome:
     """Two streams in turn: users send 2 records before each odd STATE, orders one before each of theirs."""
-    lake = Lake(new_bucket(moto), tmp_path_factory.mktemp("states"))
+    lake = ProcessLake.of(new_bucket(moto), tmp_path_factory.mktemp("states"))
     messages: list[bytes] = []
     for number, odd in enumerate(odd_states):
         messages += [*users([2 * number, 2 * number + 1]), *users([number], "orders"), odd, state(number, "orders")]
@@ -99,7 +100,7 @@ def test_each_state_counts_the_records_of_its_own_checkpoint_as_a_double(stream_
     assert all(b'"recordCount":2.0}' in answer or b'"recordCount":1.0}' in answer for answer in stream_states.state_lines)
 
 
-def test_a_global_state_comes_back_once_with_the_total_of_all_streams(moto_lake: Lake) -> None:
+def test_a_global_state_comes_back_once_with_the_total_of_all_streams(moto_lake: ProcessLake) -> None:
     shared = {
         "shared_state": {"lsn": BIG},
         "stream_states": [{"stream_descriptor": {"name": "users", "namespace": "shop"}, "stream_state": {}}],
@@ -119,7 +120,7 @@ def test_a_global_state_comes_back_once_with_the_total_of_all_streams(moto_lake:
     moto_lake.verify_at_rest()
 
 
-def test_a_legacy_state_comes_back_as_it_came(moto_lake: Lake) -> None:
+def test_a_legacy_state_comes_back_as_it_came(moto_lake: ProcessLake) -> None:
     sent = [
         line({"type": "STATE", "state": {"data": {"users": {"cursor": BIG}}}}),
         line({"type": "STATE", "state": {"type": "LEGACY", "data": {}}}),
@@ -135,9 +136,9 @@ def test_a_legacy_state_comes_back_as_it_came(moto_lake: Lake) -> None:
 
 
 @pytest.fixture(scope="module")
-def idle_source(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[float], Outcome, Lake]:
+def idle_source(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[float], Outcome, ProcessLake]:
     """A source that sends a checkpoint, falls silent with stdin open until its STATE is back, and in the end leaves without a status."""
-    lake = Lake(new_bucket(moto), tmp_path_factory.mktemp("idle"))
+    lake = ProcessLake.of(new_bucket(moto), tmp_path_factory.mktemp("idle"))
     waits = []
     with lake.connector(batching=SECOND_BATCH_AGE).start(catalog(stream())) as sync:
         for number in range(3):
@@ -148,18 +149,18 @@ def idle_source(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> tup
     return waits, outcome, lake
 
 
-def test_states_come_out_while_stdin_is_open_and_idle(idle_source: tuple[list[float], Outcome, Lake]) -> None:
+def test_states_come_out_while_stdin_is_open_and_idle(idle_source: tuple[list[float], Outcome, ProcessLake]) -> None:
     waits, outcome, _ = idle_source
     assert [cursor_of(answer) for answer in outcome.state_lines] == [0, 1, 2]
     assert max(waits[1:]) < 15, f"a batch may be 1 s old, and its STATE took {waits}"
 
 
-def test_an_input_that_ends_without_a_status_is_a_transient_failure(idle_source: tuple[list[float], Outcome, Lake]) -> None:
+def test_an_input_that_ends_without_a_status_is_a_transient_failure(idle_source: tuple[list[float], Outcome, ProcessLake]) -> None:
     _, outcome, _ = idle_source
     assert "shop.users" in outcome.expect_failure("transient_error").error_message
 
 
-def test_records_behind_the_last_state_of_an_incomplete_stream_are_not_kept(idle_source: tuple[list[float], Outcome, Lake]) -> None:
+def test_records_behind_the_last_state_of_an_incomplete_stream_are_not_kept(idle_source: tuple[list[float], Outcome, ProcessLake]) -> None:
     _, _, lake = idle_source
     assert lake.ids() == [0, 1, 2]
     lake.verify()

@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 
-from integration_tests.connector import Connector, Outcome
-from integration_tests.lake import Lake
+from integration_tests.connector import Connector
+from integration_tests.lake import ProcessLake
 from integration_tests.s3_proxy import Fault, S3Call, S3Proxy, When, s3_proxy
-from integration_tests.servers import S3Server, free_port, new_bucket
-from integration_tests.source import catalog, complete, cursor_of, state, stream, users
+from integration_tests.servers import free_port
+from unit_tests.lake.buckets import S3Server, new_bucket
+from unit_tests.lake.messages import catalog, cursor_of
+from unit_tests.lake.outcome import Outcome
+from unit_tests.lake.shop import complete, state, stream, users
 
 CATALOG = catalog(stream())
 PATIENCE_S = 12
@@ -23,7 +26,7 @@ WRITING_ACTIONS = ["PutObject", "CreateMultipartUpload", "UploadPart", "UploadPa
 READING_ACTIONS = ["GetObject", "ListObjects", "ListMultipartUploads", "HeadObject"]
 
 
-def test_appends_merges_and_refreshes_survive_what_a_store_does_to_them(moto_lake: Lake, proxy: S3Proxy) -> None:
+def test_appends_merges_and_refreshes_survive_what_a_store_does_to_them(moto_lake: ProcessLake, proxy: S3Proxy) -> None:
     """Every request fails twice, an old table cannot be seen at first, and then the first answer to each write is lost."""
     written: set[tuple[str, str]] = set()
 
@@ -65,7 +68,7 @@ def test_appends_merges_and_refreshes_survive_what_a_store_does_to_them(moto_lak
     sync(5)
 
 
-def impatient(lake: Lake, endpoint: str, **options: Any) -> Connector:
+def impatient(lake: ProcessLake, endpoint: str, **options: Any) -> Connector:
     """A connector that soon gives a store in trouble up."""
     connector = lake.connector(endpoint, **options)
     connector.patience_s = PATIENCE_S
@@ -73,7 +76,7 @@ def impatient(lake: Lake, endpoint: str, **options: Any) -> Connector:
 
 
 @pytest.mark.turns
-def test_a_store_that_refuses_connections_is_a_transient_failure(moto_lake: Lake) -> None:
+def test_a_store_that_refuses_connections_is_a_transient_failure(moto_lake: ProcessLake) -> None:
     endpoint = f"http://127.0.0.1:{free_port()}"
     outcome = impatient(moto_lake, endpoint).write(CATALOG, [*users([1]), state(1), complete()])
     assert endpoint in outcome.expect_failure("transient_error").error_message
@@ -104,7 +107,7 @@ class Down:
 @pytest.fixture(scope="module")
 def outages(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Down]:
     """A sync for each outage, all at once, because they do nothing but wait; and one sync of all that they did not write."""
-    lake = Lake(new_bucket(moto), tmp_path_factory.mktemp("outages"))
+    lake = ProcessLake.of(new_bucket(moto), tmp_path_factory.mktemp("outages"))
     with ExitStack() as stack:
         running = []
         for name, outage in OUTAGES.items():
@@ -136,7 +139,7 @@ def test_a_store_that_stays_down_in_mid_sync_gets_no_further_state(outages: dict
 
 
 @pytest.mark.turns
-def test_a_permission_lost_in_mid_sync_is_a_config_error_that_names_it(moto_lake: Lake, proxy: S3Proxy) -> None:
+def test_a_permission_lost_in_mid_sync_is_a_config_error_that_names_it(moto_lake: ProcessLake, proxy: S3Proxy) -> None:
     proxy.inject(Fault("CreateMultipartUpload", status=403, code="AccessDenied"))
     outcome = moto_lake.connector(proxy.endpoint).write(CATALOG, [*users([1]), state(1), complete()])
     assert "s3:PutObject" in outcome.expect_failure("config_error").error_message

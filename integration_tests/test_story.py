@@ -9,11 +9,13 @@ from importlib.metadata import version
 import pytest
 
 from destination_s3_spark.sync.story.story import EVERY_S
-from integration_tests.chain_reader import StreamName
-from integration_tests.connector import BUCKET_PATH, Outcome
-from integration_tests.lake import USERS, Lake
-from integration_tests.servers import S3Server, new_bucket
-from integration_tests.source import catalog, complete, record, state, stream, users
+from integration_tests.lake import ProcessLake
+from unit_tests.lake.buckets import S3Server, new_bucket
+from unit_tests.lake.chain_reader import StreamName
+from unit_tests.lake.contents import USERS
+from unit_tests.lake.messages import catalog
+from unit_tests.lake.outcome import BUCKET_PATH, Outcome
+from unit_tests.lake.shop import complete, record, state, stream, users
 
 ORDERS: StreamName = ("shop", "orders")
 TYPED = {
@@ -27,13 +29,13 @@ AGES = [*range(20), "old", "young"]
 class Told:
     """A sync with values that do not fit, and the lake it left."""
 
-    lake: Lake
+    lake: ProcessLake
     outcome: Outcome
 
 
 @pytest.fixture(scope="module")
 def told(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Told:
-    lake = Lake(new_bucket(moto), tmp_path_factory.mktemp("story"))
+    lake = ProcessLake.of(new_bucket(moto), tmp_path_factory.mktemp("story"))
     orders = stream("orders", mode="append_dedup", primary_key=[["id"]], cursor_field=["id"])
     people = [record({"id": number, "age": age, "born": "soon" if number == 3 else "2020-01-02"}) for number, age in enumerate(AGES)]
     messages = [*people, state(1), *users([*range(30), *range(10)], "orders"), state(2, "orders"), complete(), complete("orders")]

@@ -22,10 +22,11 @@ from destination_s3_spark.storage.configured import s3_settings
 from destination_s3_spark.storage.credentials import for_executors
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.publishers.iceberg.catalogs import connected
-from integration_tests.lake import Lake
-from integration_tests.servers import S3Server
-from integration_tests.source import catalog, complete, state, stream, users
+from integration_tests.lake import ProcessLake
 from integration_tests.tls_front import Authority, Front, authority, tls_front
+from unit_tests.lake.buckets import S3Server
+from unit_tests.lake.messages import catalog
+from unit_tests.lake.shop import complete, state, stream, users
 
 CATALOG = catalog(stream(mode="append_dedup", primary_key=[["id"]]))
 ROLE = "arn:aws:iam::111122223333:role/lake"
@@ -59,7 +60,7 @@ def messages() -> list[bytes]:
 
 
 def test_a_certificate_of_the_configuration_holds_for_the_store_the_role_and_the_catalog(
-    moto_lake: Lake, front: Front, ours: Authority
+    moto_lake: ProcessLake, front: Front, ours: Authority
 ) -> None:
     server = moto_lake.bucket.server
     environment = {
@@ -85,7 +86,7 @@ def test_a_certificate_of_the_configuration_holds_for_the_store_the_role_and_the
     moto_lake.verify_at_rest()
 
 
-def test_a_file_that_the_environment_names_does_as_well(moto_lake: Lake, front: Front, ours: Authority) -> None:
+def test_a_file_that_the_environment_names_does_as_well(moto_lake: ProcessLake, front: Front, ours: Authority) -> None:
     bundle = moto_lake.directory / "authorities.pem"
     bundle.write_text(ours.pem)
     connector = moto_lake.connector(front.url, {"AWS_CA_BUNDLE": str(bundle)})
@@ -94,7 +95,9 @@ def test_a_file_that_the_environment_names_does_as_well(moto_lake: Lake, front: 
 
 
 @pytest.mark.parametrize("given", ["nothing", "another"])
-def test_without_it_nothing_is_sent_and_the_error_names_the_option(moto_lake: Lake, front: Front, another: Authority, given: str) -> None:
+def test_without_it_nothing_is_sent_and_the_error_names_the_option(
+    moto_lake: ProcessLake, front: Front, another: Authority, given: str
+) -> None:
     options: dict[str, Any] = {"s3": {"ca_certificate": another.pem}} if given == "another" else {}
     status = moto_lake.connector(front.url).check(**options).connection_status
     assert status["status"] == "FAILED"
@@ -103,7 +106,7 @@ def test_without_it_nothing_is_sent_and_the_error_names_the_option(moto_lake: La
 
 
 def test_executors_trust_whom_the_driver_trusts_and_readers_in_python_too(
-    moto_lake: Lake, front: Front, ours: Authority, another: Authority, monkeypatch: pytest.MonkeyPatch
+    moto_lake: ProcessLake, front: Front, ours: Authority, another: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moto_lake.connector().write(CATALOG, messages()).expect_success()
     options = moto_lake.connector(front.url).config(s3={"ca_certificate": ours.pem})

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from integration_tests.lake import Lake
+from integration_tests.lake import ProcessLake
 from integration_tests.s3_proxy import Fault, S3Call, s3_proxy
-from integration_tests.source import JsonObject, catalog, complete, cursor_of, state, stream, users
+from unit_tests.lake.messages import JsonObject, catalog, cursor_of
+from unit_tests.lake.shop import complete, state, stream, users
 
 SECOND_BATCH_AGE = {"max_batch_age_s": 1}
 
 
 @pytest.mark.turns
-def test_a_second_writer_of_a_table_fences_the_first(strict_lake: Lake) -> None:
+def test_a_second_writer_of_a_table_fences_the_first(strict_lake: ProcessLake) -> None:
     first = strict_lake.connector(batching=SECOND_BATCH_AGE)
     second = strict_lake.connector(batching=SECOND_BATCH_AGE)
     with first.start(catalog(stream(sync_id=1))) as fenced:
@@ -35,7 +36,7 @@ DEDUP: JsonObject = {"mode": "append_dedup", "primary_key": [["id"]]}
 
 
 @pytest.mark.turns
-def test_a_second_writer_that_merges_first_fences_the_first_in_its_merge(strict_lake: Lake) -> None:
+def test_a_second_writer_that_merges_first_fences_the_first_in_its_merge(strict_lake: ProcessLake) -> None:
     """The second one merges what the first one has landed, runs and all, while the first one is about to read them."""
     second, won = strict_lake.connector(), []
     first_rows, second_rows = [*users([1, 2, 3]), state(3), complete()], [*users([3, 4]), state(4), complete()]
@@ -61,7 +62,7 @@ def test_a_second_writer_that_merges_first_fences_the_first_in_its_merge(strict_
 
 
 @pytest.mark.turns
-def test_a_writer_paused_at_the_manifest_hides_nothing_of_the_one_that_went_on(strict_lake: Lake) -> None:
+def test_a_writer_paused_at_the_manifest_hides_nothing_of_the_one_that_went_on(strict_lake: ProcessLake) -> None:
     """The first one stands still with the manifest on its way, and the second one begins and ends meanwhile."""
     second, won = strict_lake.connector(), []
 
@@ -81,7 +82,7 @@ def test_a_writer_paused_at_the_manifest_hides_nothing_of_the_one_that_went_on(s
 
 
 @pytest.mark.turns
-def test_two_syncs_that_start_together_never_lose_what_was_acknowledged(moto_lake: Lake) -> None:
+def test_two_syncs_that_start_together_never_lose_what_was_acknowledged(moto_lake: ProcessLake) -> None:
     runs = []
     for number in (1, 2):
         connector = moto_lake.connector(batching=SECOND_BATCH_AGE)
@@ -104,7 +105,7 @@ def test_two_syncs_that_start_together_never_lose_what_was_acknowledged(moto_lak
 
 
 @pytest.mark.turns
-def test_syncs_of_different_tables_do_not_disturb_each_other(moto_lake: Lake) -> None:
+def test_syncs_of_different_tables_do_not_disturb_each_other(moto_lake: ProcessLake) -> None:
     users_sync = moto_lake.connector(batching=SECOND_BATCH_AGE).start(catalog(stream()))
     with users_sync:
         users_sync.send(*users([1]), state(1)).wait_for_states(1)

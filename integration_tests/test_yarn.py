@@ -13,12 +13,13 @@ import pytest
 
 from destination_s3_spark.engine.environment import PACKAGES
 from integration_tests.cluster_story import Tables, marks_on, run_sync, tables_of
-from integration_tests.lake import Lake
+from integration_tests.lake import ProcessLake
 from integration_tests.maven import NoMavenError, class_path
 from integration_tests.s3_proxy import Fault, S3Proxy, s3_proxy
-from integration_tests.servers import S3Server, free_port, new_bucket
+from integration_tests.servers import free_port
 from integration_tests.spark_cluster import SPARK_HOME, interpreter
 from integration_tests.yarn.cluster import YarnCluster, yarn_cluster
+from unit_tests.lake.buckets import S3Server, new_bucket
 
 pytestmark = marks_on("yarn")
 
@@ -72,7 +73,7 @@ def rig(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ri
 
 
 def test_addresses_are_enough_and_a_killed_executor_costs_time_alone(rig: Rig, local_tables: list[Tables]) -> None:
-    lake = Lake(new_bucket(rig.moto), rig.directory / "story")
+    lake = ProcessLake.of(new_bucket(rig.moto), rig.directory / "story")
     connector = lake.connector(rig.proxy.endpoint)
 
     for sync in (1, 2, 3):
@@ -96,7 +97,7 @@ def test_addresses_are_enough_and_a_killed_executor_costs_time_alone(rig: Rig, l
     ],
 )
 def test_what_is_wrong_is_named(rig: Rig, tmp_path: Path, conf: dict[str, str], said: str) -> None:
-    outcome = Lake(new_bucket(rig.moto), tmp_path).connector(rig.proxy.endpoint).check(spark=rig.with_conf(**conf))
+    outcome = ProcessLake.of(new_bucket(rig.moto), tmp_path).connector(rig.proxy.endpoint).check(spark=rig.with_conf(**conf))
 
     assert outcome.connection_status["status"] == "FAILED"
     assert said in outcome.connection_status["message"]

@@ -30,11 +30,15 @@ from destination_s3_spark.tables.commit.batch import TableCheckpoint
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
 from destination_s3_spark.tables.publishers.publication import Publisher
+from unit_tests.lake import memory_s3
+from unit_tests.lake.memory_client import SERVER
 from unit_tests.moto_server import MotoServer
 from unit_tests.places import table_of
 from unit_tests.schema.of_arrow import recorded
 
 REGION = "us-east-1"
+
+memory_s3.install()
 
 
 @pytest.fixture(scope="session")
@@ -48,8 +52,14 @@ def moto_endpoint() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def make_bucket(moto_endpoint: str) -> Callable[[], S3Settings]:
-    """`make_bucket()`: settings of an empty bucket that nobody else uses."""
+def make_bucket() -> Callable[[], S3Settings]:
+    """`make_bucket()`: settings of an empty bucket in memory that nobody else uses."""
+    return SERVER.create
+
+
+@pytest.fixture(scope="session")
+def make_served_bucket(moto_endpoint: str) -> Callable[[], S3Settings]:
+    """`make_served_bucket()`: settings of an empty bucket on a server, for requests and foreign readers."""
 
     def make() -> S3Settings:
         made = S3Settings(f"test-{uuid4().hex}", REGION, moto_endpoint, AccessKey("test-key", "test-secret"))
@@ -60,9 +70,20 @@ def make_bucket(moto_endpoint: str) -> Callable[[], S3Settings]:
 
 
 @pytest.fixture
-def s3_settings(make_bucket: Callable[[], S3Settings]) -> S3Settings:
-    """Settings of the test's bucket."""
-    return make_bucket()
+def s3_settings(request: pytest.FixtureRequest) -> Iterator[S3Settings]:
+    """Settings of the test's bucket, which is in memory."""
+    if "s3_proxy" in request.fixturenames:
+        yield request.getfixturevalue("make_served_bucket")()
+        return
+    made = SERVER.create()
+    yield made
+    del SERVER.buckets[made.bucket]
+
+
+@pytest.fixture
+def served_settings(make_served_bucket: Callable[[], S3Settings]) -> S3Settings:
+    """Settings of the test's bucket on a server."""
+    return make_served_bucket()
 
 
 @pytest.fixture

@@ -69,7 +69,7 @@ def runtime_for(config: Config) -> Iterator[Runtime]:
     with scratch_directory(config) as scratch:
         engine = engine_of(config, scratch / "spark")
         try:
-            yield _runtime(config, engine, scratch)
+            yield runtime_of(config, engine, scratch)
         except (OSError, RuntimeError, MemoryError) as error:
             lack = lack_error(error)
             if lack is None:
@@ -79,7 +79,8 @@ def runtime_for(config: Config) -> Iterator[Runtime]:
             engine.stop()
 
 
-def _runtime(config: Config, engine: Engine, scratch: Path) -> Runtime:
+def runtime_of(config: Config, engine: Engine, scratch: Path) -> Runtime:
+    """Return the runtime of a sync that starts now, with the bounds of the configuration and of this machine."""
     local, bounds = is_local(config.spark.master), limits(config)
     # The spool is empty when tables are merged, so change events may take its disk space.
     disk = LocalDisk(scratch / "events", bounds.spool_bytes) if local else None

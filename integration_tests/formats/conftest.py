@@ -9,8 +9,8 @@ import pytest
 
 from integration_tests.formats.forms import Form
 from integration_tests.formats.landing import Landing
-from integration_tests.lake import Lake
-from integration_tests.servers import S3Server, new_bucket
+from integration_tests.lake import ProcessLake
+from unit_tests.lake.buckets import S3Server, new_bucket
 
 Landed: TypeAlias = Callable[[Form], Landing]
 
@@ -22,7 +22,7 @@ def landed(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Landed:
 
     def of(form: Form) -> Landing:
         if form not in landings:
-            lake = Lake(new_bucket(moto), tmp_path_factory.mktemp(form.value))
+            lake = ProcessLake.of(new_bucket(moto), tmp_path_factory.mktemp(form.value))
             landings[form] = Landing.run(lake, form)
         return landings[form]
 

@@ -15,8 +15,8 @@ from typing import Any
 import fastavro
 
 from integration_tests.corpus_cases import comparable
-from integration_tests.source import JsonObject
-from integration_tests.table_readers import META_COLUMNS, Row, read_pyarrow
+from unit_tests.lake.messages import JsonObject
+from unit_tests.lake.table_readers import META_COLUMNS, Row, read_pyarrow
 
 MILLISECOND_US = 1000
 NO_COMPRESSION = {"compression_type": "No Compression"}

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from integration_tests.source import JsonObject
-from integration_tests.table_readers import Row
+from unit_tests.lake.messages import JsonObject
+from unit_tests.lake.table_readers import Row
 
 NULLED = "DESTINATION_SERIALIZATION_ERROR"
 TOO_LARGE = "DESTINATION_FIELD_SIZE_LIMITATION"

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from pyspark.errors import PySparkException
 
 from integration_tests.formats.forms import Form, avro_schema, read_avro
-from integration_tests.table_readers import META_COLUMNS
+from unit_tests.lake.table_readers import META_COLUMNS
 
 REFUSALS = (duckdb.Error, polars.exceptions.PolarsError, pa.ArrowException, PySparkException)
 """What readers raise for a file they do not read."""

@@ -10,7 +10,7 @@ from integration_tests.formats.conftest import Landed
 from integration_tests.formats.forms import Form, avro_schema
 from integration_tests.formats.landing import OWN, TYPES
 from integration_tests.formats.own_cases import NAMES_GIVEN, TYPE_TABLES
-from integration_tests.table_readers import META_COLUMNS
+from unit_tests.lake.table_readers import META_COLUMNS
 
 TEXT, INT, BOOL, DOUBLE = ("BYTE_ARRAY", "String"), ("INT64", "None"), ("BOOLEAN", "None"), ("DOUBLE", "None")
 DATE = ("INT32", "Date")

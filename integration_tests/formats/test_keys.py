@@ -8,8 +8,9 @@ from typing import Any
 
 from integration_tests.formats.conftest import Landed
 from integration_tests.formats.landing import TWO_SYNCS
-from integration_tests.lake import Lake
-from integration_tests.source import catalog, complete, stream, users
+from integration_tests.lake import ProcessLake
+from unit_tests.lake.messages import catalog
+from unit_tests.lake.shop import complete, stream, users
 
 BUCKET_PATH = "lake/${NAMESPACE}-${STREAM_NAME}"
 PATH_FORMAT = (
@@ -22,7 +23,7 @@ KEY = re.compile(
 )
 
 
-def test_every_variable_of_the_templates_is_filled_in(moto_lake: Lake) -> None:
+def test_every_variable_of_the_templates_is_filled_in(moto_lake: ProcessLake) -> None:
     names = {("shöp/eu", "us^ers"): ("shop/eu-us_ers", "shop/eu/us_ers"), (None, "orders +1"): ("-orders_+1", "orders_+1")}
     streams = [stream(name, namespace) for namespace, name in names]
     messages = [line for namespace, name in names for line in (*users([1], name, namespace), complete(name, namespace))]

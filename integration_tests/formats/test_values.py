@@ -13,8 +13,8 @@ from integration_tests.formats.conftest import Landed
 from integration_tests.formats.forms import Form
 from integration_tests.formats.landing import OWN, case_syncs, cases_of, own_cases_of, own_row
 from integration_tests.formats.own_cases import NULLED, OWN_CASES
-from integration_tests.lake import Lake
-from integration_tests.table_readers import Row
+from integration_tests.lake import ProcessLake
+from unit_tests.lake.table_readers import Row
 
 TYPED = (Form.PARQUET, Form.AVRO)
 TEXTS = (Form.JSONL, Form.JSONL_FLAT, Form.CSV, Form.CSV_FLAT)
@@ -77,7 +77,7 @@ def test_our_own_cases_pass_through(landed: Landed, form: Form, name: str) -> No
         (Form.AVRO, "testUnknownTypes", 'field "name": its JSON schema has the unknown type "potato"'),
     ],
 )
-def test_a_schema_no_type_fits_fails_before_anything_is_written(moto_lake: Lake, form: Form, case: str, said: str) -> None:
+def test_a_schema_no_type_fits_fails_before_anything_is_written(moto_lake: ProcessLake, form: Form, case: str, said: str) -> None:
     (sync,) = load(case)
     outcome = moto_lake.connector(format=form.config).write(sync.catalog, [*sync.messages, *sync.completions])
     assert said in outcome.expect_failure("config_error").error_message

@@ -8,7 +8,7 @@ import docker
 import pytest
 
 from integration_tests.image.container import ImageConnector, Limits
-from integration_tests.lake import Lake
+from integration_tests.lake import ProcessLake
 
 
 @pytest.fixture(scope="session")
@@ -20,7 +20,7 @@ def image(pytestconfig: pytest.Config) -> str:
 
 
 @pytest.fixture
-def in_image(image: str, moto_lake: Lake) -> Iterator[Callable[..., ImageConnector]]:
+def in_image(image: str, moto_lake: ProcessLake) -> Iterator[Callable[..., ImageConnector]]:
     """Makes a connector of the image that writes to `moto_lake`."""
     made: list[ImageConnector] = []
 

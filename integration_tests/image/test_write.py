@@ -12,8 +12,9 @@ import pytest
 
 from integration_tests.connector import Sync
 from integration_tests.image.container import ContainerProcess, ImageConnector, Limits
-from integration_tests.lake import Lake
-from integration_tests.source import catalog, complete, cursor_of, record, state, stream, users
+from integration_tests.lake import ProcessLake
+from unit_tests.lake.messages import catalog, cursor_of
+from unit_tests.lake.shop import complete, record, state, stream, users
 
 pytestmark = pytest.mark.image_tests
 Make = Callable[..., ImageConnector]
@@ -54,7 +55,7 @@ def started(connector: ImageConnector) -> Sync:
     return sync.send(*checkpoint(1))
 
 
-def test_a_sync_lands_its_tables_and_acknowledges_its_states(in_image: Make, moto_lake: Lake) -> None:
+def test_a_sync_lands_its_tables_and_acknowledges_its_states(in_image: Make, moto_lake: ProcessLake) -> None:
     connector = in_image()
     orders_stream = stream("orders", schema=ORDERS_SCHEMA, mode="append_dedup", primary_key=[["id"]], cursor_field=["at"])
     orders = [record({"id": number % 10, "at": number}, "orders") for number in range(50)]
@@ -68,7 +69,7 @@ def test_a_sync_lands_its_tables_and_acknowledges_its_states(in_image: Make, mot
     moto_lake.verify_at_rest()
 
 
-def test_any_user_of_group_0_can_check_and_sync(in_image: Make, moto_lake: Lake) -> None:
+def test_any_user_of_group_0_can_check_and_sync(in_image: Make, moto_lake: ProcessLake) -> None:
     connector = in_image(batching={"spool_dir": "/tmp"})
     connector.run_as = "12345:0"
 
@@ -92,7 +93,7 @@ def test_a_configuration_error_ends_with_one_trace_and_exit_code_1(in_image: Mak
     assert outcome.exit_code == 1
 
 
-def test_a_container_that_is_stopped_ends_with_143_in_time_and_loses_nothing(in_image: Make, moto_lake: Lake) -> None:
+def test_a_container_that_is_stopped_ends_with_143_in_time_and_loses_nothing(in_image: Make, moto_lake: ProcessLake) -> None:
     connector = in_image()
     with started(connector) as sync:
         process_of(sync).container.stop(timeout=GRACE_S)  # killed after that, which would make 137 of it
@@ -124,7 +125,7 @@ def wait_for_handler(pid: int) -> None:
     raise AssertionError("no handler for SIGTERM within 30 s")
 
 
-def test_a_container_that_is_killed_for_its_memory_loses_nothing(in_image: Make, moto_lake: Lake) -> None:
+def test_a_container_that_is_killed_for_its_memory_loses_nothing(in_image: Make, moto_lake: ProcessLake) -> None:
     with started(in_image(Limits("1500m"))) as sync:
         process = process_of(sync)
         # The kernel takes the process with the highest score; another of the container is made to want more than there is.

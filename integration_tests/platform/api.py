@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from integration_tests.source import JsonObject
+from unit_tests.lake.messages import JsonObject
 
 PAGE = 50
 TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"

@@ -7,10 +7,11 @@ import threading
 from collections import deque
 from dataclasses import dataclass, field
 
-from integration_tests.connector import TIMEOUT_S, Connector, Outcome, Sync
+from integration_tests.connector import TIMEOUT_S, Connector, Sync
 from integration_tests.platform.connection import Job, JobKind
 from integration_tests.platform.orchestrator import Orchestrator
 from integration_tests.platform.sources import RealSource
+from unit_tests.lake.outcome import Outcome
 
 QUEUE = 200
 """Messages that the platform holds between a source and a destination that reads more slowly."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from integration_tests.platform.orchestrator import StreamName, is_full_refresh, is_resumable, name_of, stream_state
 from integration_tests.platform.saved_state import SavedState
-from integration_tests.source import JsonObject, descriptor, line
+from unit_tests.lake.messages import JsonObject, descriptor, line
 
 
 class Definition(Enum):

@@ -13,7 +13,7 @@ from destination_s3_spark.protocol.catalog import parse_catalog
 from destination_s3_spark.storage.settings import AccessKey, ClientLimits, S3Settings
 from destination_s3_spark.sync.batches import Limits
 from integration_tests.s3_proxy import Fault, S3Proxy, When
-from integration_tests.servers import REGION, Bucket
+from unit_tests.lake.buckets import REGION, Bucket
 from unit_tests.sync.inline_lake import LARGE, InlineLake
 
 SMALL = Limits(batch_bytes=300, age_s=3600, spool_bytes=600)

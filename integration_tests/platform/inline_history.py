@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from destination_s3_spark.errors import FailureType
-from integration_tests.lake import Lake
+from integration_tests.lake import ProcessLake
 from integration_tests.platform.connection import OVERWRITES, Connection, Definition, Job, JobKind
 from integration_tests.platform.ideal import End, IdealTable, Part, Rows, ends, is_held_back
 from integration_tests.platform.inline import Death, Ended, InlineDestination
@@ -51,7 +51,7 @@ class History:
     """One connection's life. `told` is what happened, for whoever has to understand a failure."""
 
     chance: random.Random
-    lake: Lake
+    lake: ProcessLake
     destination: InlineDestination
     told: list[str] = field(default_factory=list)
 

@@ -11,7 +11,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from integration_tests.source import JsonObject, descriptor, line, status
+from unit_tests.lake.messages import JsonObject, descriptor, line
+from unit_tests.lake.shop import status
 
 StreamName: TypeAlias = tuple[str | None, str]
 

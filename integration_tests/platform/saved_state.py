@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from integration_tests.platform.orchestrator import StreamName
-from integration_tests.source import JsonObject, descriptor
+from unit_tests.lake.messages import JsonObject, descriptor
 
 
 class SavedState:

@@ -8,7 +8,8 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from integration_tests.platform.orchestrator import StreamName, is_full_refresh, name_of
-from integration_tests.source import JsonObject, descriptor, line, record
+from unit_tests.lake.messages import JsonObject, descriptor, line
+from unit_tests.lake.shop import record
 
 NAMESPACE = "shop"
 SCHEMA: JsonObject = {"type": "object", "properties": {"id": {"type": "integer"}, "version": {"type": "integer"}}}

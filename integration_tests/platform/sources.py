@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from integration_tests.connector import PASSED_ON
-from integration_tests.source import JsonObject
+from unit_tests.lake.messages import JsonObject
 
 INSTALLED = Path(__file__).parents[2] / ".cache" / "sources"
 """One environment for sources on version 6 of Airbyte's Python kit, one for those on version 7."""

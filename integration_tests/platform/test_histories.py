@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from integration_tests.lake import Lake
+from integration_tests.lake import ProcessLake
 from integration_tests.platform.inline import InlineDestination
 from integration_tests.platform.inline_history import History
 from integration_tests.s3_proxy import S3Proxy, s3_proxy
-from integration_tests.servers import S3Server, new_bucket
+from unit_tests.lake.buckets import S3Server, new_bucket
 from unit_tests.rotation import taken
 
 SEED = 30_000
@@ -32,7 +32,7 @@ def way(moto: S3Server) -> Iterator[S3Proxy]:
 
 def lived(seed: int, moto: S3Server, way: S3Proxy, directory: Path) -> str:
     """What went wrong in the history of this seed first, and the story until then; empty if nothing did."""
-    lake = Lake(new_bucket(moto), directory / f"lake-{seed}")
+    lake = ProcessLake.of(new_bucket(moto), directory / f"lake-{seed}")
     history = History(random.Random(seed), lake, InlineDestination(lake.bucket, directory / f"runs-{seed}", way))
     wrong = next(history.run(), "")
     return f"seed {seed}: {wrong}\n" + "\n".join(history.told) if wrong else ""

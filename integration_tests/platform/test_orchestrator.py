@@ -10,7 +10,8 @@ import pytest
 from integration_tests.platform.connection import Connection, Definition, JobKind
 from integration_tests.platform.orchestrator import Orchestrator, StreamName, name_of, stream_state
 from integration_tests.platform.saved_state import SavedState
-from integration_tests.source import JsonObject, catalog, complete, line, state, status, stream, users
+from unit_tests.lake.messages import JsonObject, catalog, line
+from unit_tests.lake.shop import complete, state, status, stream, users
 
 USERS: StreamName = ("shop", "users")
 ORDERS: StreamName = ("shop", "orders")

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from integration_tests.lake import Lake
+from integration_tests.lake import ProcessLake
 from integration_tests.platform.api import Api, manifest, running_api
 from integration_tests.platform.attempt import Attempt, Deaths, run
 from integration_tests.platform.connection import Connection, Definition, JobKind
 from integration_tests.platform.ideal import LEAST_PERCENT
 from integration_tests.platform.orchestrator import StreamName, name_of
 from integration_tests.platform.sources import RealSource, installed, selected
-from integration_tests.servers import S3Server, new_bucket
+from unit_tests.lake.buckets import S3Server, new_bucket
 
 pytestmark = [pytest.mark.slow, pytest.mark.turns("sources")]
 
@@ -30,7 +30,7 @@ class Replication:
 
     source: RealSource
     connection: Connection
-    lake: Lake
+    lake: ProcessLake
     chance: random.Random = field(default_factory=lambda: random.Random(SEED))
     messages: int = 0
 
@@ -92,7 +92,7 @@ def replication(moto: S3Server, tmp_path: Path) -> Make:
         source = RealSource(installed(environment, program), config, tmp_path / "source")
         offered = source.discover()
         streams = [selected(offered[name], *chosen) for name, chosen in modes.items()]
-        return Replication(source, Connection(definition, streams), Lake(new_bucket(moto), tmp_path / "lake"))
+        return Replication(source, Connection(definition, streams), ProcessLake.of(new_bucket(moto), tmp_path / "lake"))
 
     return make
 

@@ -10,7 +10,7 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
-from integration_tests.table_readers import neutral
+from unit_tests.lake.table_readers import neutral
 
 Row = Mapping[str, Any]
 Names = tuple[str, ...]

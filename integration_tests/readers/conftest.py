@@ -9,13 +9,13 @@ from uuid import uuid4
 import pytest
 
 from integration_tests.iceberg_rest_server import POM, rest_catalog_server
-from integration_tests.lake import Lake
+from integration_tests.lake import ProcessLake
 from integration_tests.maven import class_path
 from integration_tests.readers.engines import engines
 from integration_tests.readers.published_table import PublishedTable, Readers
 from integration_tests.readers.reader_process import INSTALLED
 from integration_tests.readers.spark41 import spark41
-from integration_tests.servers import S3Server, new_bucket
+from unit_tests.lake.buckets import S3Server, new_bucket
 
 
 @pytest.fixture(scope="session")
@@ -32,5 +32,5 @@ def readers(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 @pytest.fixture
-def table(moto_lake: Lake, readers: Readers) -> PublishedTable:
+def table(moto_lake: ProcessLake, readers: Readers) -> PublishedTable:
     return PublishedTable(moto_lake, f"shop_{uuid4().hex[:8]}", readers)

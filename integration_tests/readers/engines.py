@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from integration_tests.readers.reader_process import ReaderProcess, Row, reader_process
-from integration_tests.servers import REGION, S3Server
+from unit_tests.lake.buckets import REGION, S3Server
 
 PROGRAM = Path(__file__).with_name("engines_process.py")
 

@@ -8,13 +8,15 @@ from functools import cached_property
 from typing import Any
 
 from destination_s3_spark import tables
-from integration_tests.connector import BUCKET_PATH, Connector, Message, Outcome
-from integration_tests.lake import Lake
+from integration_tests.connector import Connector
+from integration_tests.lake import ProcessLake
 from integration_tests.readers.conditions import KINDS, conditions
 from integration_tests.readers.engines import Engines
 from integration_tests.readers.spark41 import Spark41
-from integration_tests.source import catalog, complete, record, state, stream
-from integration_tests.table_readers import Row, by_raw_id, neutral
+from unit_tests.lake.messages import catalog
+from unit_tests.lake.outcome import BUCKET_PATH, Message, Outcome
+from unit_tests.lake.shop import complete, record, state, stream
+from unit_tests.lake.table_readers import Row, by_raw_id, neutral
 from unit_tests.rotation import taken
 
 NAME = "users"
@@ -41,7 +43,7 @@ class Readers:
 class PublishedTable:
     """The table `users` of a namespace that no other test has."""
 
-    lake: Lake
+    lake: ProcessLake
     namespace: str
     readers: Readers
     mode: str = "append"

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from integration_tests.servers import REGION
+from unit_tests.lake.buckets import REGION
 
 INSTALLED = Path(__file__).parents[2] / ".cache" / "readers"
 Row = dict[str, Any]

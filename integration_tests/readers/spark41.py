@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from integration_tests.readers.reader_process import INSTALLED, ReaderError, ReaderProcess, Row, reader_process
-from integration_tests.servers import REGION, S3Server
 from integration_tests.spark_cluster import QUICK_JVM
+from unit_tests.lake.buckets import REGION, S3Server
 
 PROGRAM = Path(__file__).with_name("spark_process.py")
 

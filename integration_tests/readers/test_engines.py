@@ -12,13 +12,14 @@ import pyarrow as pa
 import pytest
 
 from destination_s3_spark import tables
-from integration_tests.connector import BUCKET_PATH, SCRIPT, TIMEOUT_S
+from integration_tests.connector import SCRIPT, TIMEOUT_S
 from integration_tests.readers.conditions import KINDS, clickhouse_literal, conditions, duckdb_literal
 from integration_tests.readers.published_table import NAME, PublishedTable, differences_of
 from integration_tests.readers.test_spark import FILTERED, PROPERTIES, changes, person
-from integration_tests.source import EMITTED_AT_MS
-from integration_tests.table_readers import Row, by_raw_id, neutral
 from unit_tests.examples import quick_first
+from unit_tests.lake.messages import EMITTED_AT_MS
+from unit_tests.lake.outcome import BUCKET_PATH
+from unit_tests.lake.table_readers import Row, by_raw_id, neutral
 from unit_tests.rotation import taken
 
 pytestmark = [pytest.mark.reader_tests, pytest.mark.xdist_group("readers")]

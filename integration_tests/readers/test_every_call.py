@@ -13,12 +13,13 @@ import polars as pl
 import pytest
 from pyiceberg.catalog import load_catalog
 
-from integration_tests.connector import BUCKET_PATH
 from integration_tests.readers.published_table import NAME, PublishedTable
 from integration_tests.s3_proxy import Fault, S3Call, S3Proxy
-from integration_tests.servers import REGION
-from integration_tests.source import EMITTED_AT_MS, complete, record, state
 from unit_tests.examples import quick_first
+from unit_tests.lake.buckets import REGION
+from unit_tests.lake.messages import EMITTED_AT_MS
+from unit_tests.lake.outcome import BUCKET_PATH
+from unit_tests.lake.shop import complete, record, state
 
 pytestmark = [pytest.mark.reader_tests, pytest.mark.xdist_group("readers")]
 

@@ -10,9 +10,9 @@ import pytest
 
 from integration_tests.readers.conditions import conditions
 from integration_tests.readers.published_table import PublishedTable
-from integration_tests.source import EMITTED_AT_MS
-from integration_tests.table_readers import Row, by_raw_id, neutral
 from unit_tests.examples import quick_first
+from unit_tests.lake.messages import EMITTED_AT_MS
+from unit_tests.lake.table_readers import Row, by_raw_id, neutral
 
 pytestmark = [pytest.mark.reader_tests, pytest.mark.xdist_group("readers")]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from integration_tests.readers.published_table import PublishedTable
-from integration_tests.source import EMITTED_AT_MS
+from unit_tests.lake.messages import EMITTED_AT_MS
 
 pytestmark = [pytest.mark.reader_tests, pytest.mark.xdist_group("readers")]
 

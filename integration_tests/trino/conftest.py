@@ -9,8 +9,8 @@ import pytest
 
 from integration_tests.iceberg_rest_server import POM, rest_catalog_server
 from integration_tests.maven import class_path
-from integration_tests.servers import S3Server, new_bucket
 from integration_tests.trino.trino_server import INSTALLED, Trino, trino_server
+from unit_tests.lake.buckets import S3Server, new_bucket
 
 
 @dataclass(frozen=True)

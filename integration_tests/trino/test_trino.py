@@ -14,12 +14,13 @@ import pytest
 
 from destination_s3_spark import tables
 from integration_tests.connector import SCRIPT, TIMEOUT_S, Connector
-from integration_tests.lake import Lake
+from integration_tests.lake import ProcessLake
 from integration_tests.readers.conditions import conditions, trino_literal
-from integration_tests.source import catalog, complete, record, state, stream
-from integration_tests.table_readers import Row, neutral
 from integration_tests.trino.conftest import TrinoLake
 from integration_tests.trino.trino_server import Trino
+from unit_tests.lake.messages import catalog
+from unit_tests.lake.shop import complete, record, state, stream
+from unit_tests.lake.table_readers import Row, neutral
 
 pytestmark = pytest.mark.trino_tests
 
@@ -62,7 +63,7 @@ def person(number: int) -> Row:
 class Shop:
     """The table `users` in a namespace of its own, with one way of publishing."""
 
-    def __init__(self, lake: Lake, trino: Trino, publish: Mapping[str, Any], partition: bool) -> None:
+    def __init__(self, lake: ProcessLake, trino: Trino, publish: Mapping[str, Any], partition: bool) -> None:
         self.lake, self.trino, self.namespace = lake, trino, f"shop_{uuid4().hex[:8]}"
         by = [{"stream": "users", "column": "day", "transform": "year"}] if partition else []
         self.options: dict[str, Any] = {
@@ -144,7 +145,7 @@ WAYS: dict[str, tuple[str, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("partition", [False, True], ids=["one folder", "partitions"])
 @pytest.mark.parametrize("way", WAYS)
-def test_values_and_filters(way: str, partition: bool, moto_lake: Lake, trino_lake: TrinoLake) -> None:
+def test_values_and_filters(way: str, partition: bool, moto_lake: ProcessLake, trino_lake: TrinoLake) -> None:
     catalog_name, publish = WAYS[way]
     if "iceberg" in publish:
         publish = {"iceberg": {"type": "rest", "uri": trino_lake.catalog}}

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from integration_tests.servers import REGION, Bucket, free_port, wait_for_http
+from integration_tests.servers import free_port, wait_for_http
+from unit_tests.lake.buckets import REGION, Bucket
 
 INSTALLED = Path(__file__).parents[2] / ".cache" / "trino"
 START_TIMEOUT_S = 300

@@ -20,3 +20,9 @@ def store(s3_settings: S3Settings) -> S3Store:
 @pytest.fixture
 def behind_proxy(s3_settings: S3Settings, s3_proxy: Any) -> S3Store:
     return S3Store(replace(s3_settings, endpoint=s3_proxy.endpoint, limits=ONCE))
+
+
+@pytest.fixture
+def s3_settings(served_settings: S3Settings) -> S3Settings:
+    """Settings of the test's bucket, which is on a server: these tests are about requests."""
+    return served_settings

@@ -18,8 +18,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from integration_tests.connector import BUCKET_PATH
-from integration_tests.servers import Bucket
+from unit_tests.lake.buckets import Bucket
+from unit_tests.lake.outcome import BUCKET_PATH
 
 INTERNAL = f"{BUCKET_PATH}/airbyte_internal/"
 BLOCK_KEY = re.compile(r"^(?P<table>.+)/chain/(?P<number>\d{20})\.json$")

@@ -1,0 +1,49 @@
+"""An engine that runs tasks where it is called: what syncs and commands use in tests that are not about Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+
+class _NoSession:
+    """A session of Spark that is never there."""
+
+    def launch(self) -> None:
+        pass
+
+    def fork_template(self) -> None:
+        pass
+
+
+class InlineEngine:
+    """Runs the tasks of a job one after the other."""
+
+    cores = 2
+    lost_attempts = False
+    session = _NoSession()
+
+    def start(self) -> None:
+        pass
+
+    def release(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+    def run(self, function: Callable[[Any], Any], groups: Sequence[Sequence[Any]], progress: object = None) -> list[list[Any]]:
+        return [[function(task) for task in tasks] for tasks in groups]
+
+
+class SharedEngine:
+    """An engine that several syncs use: the end of one does not stop it."""
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
+
+    def stop(self) -> None:
+        pass
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
