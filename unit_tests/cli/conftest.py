@@ -9,6 +9,7 @@ import pytest
 
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
+from unit_tests.lake.lake import Lake
 
 
 @pytest.fixture
@@ -32,3 +33,9 @@ def config(s3_settings: S3Settings, tmp_path: Path) -> Path:
     }
     path.write_text(json.dumps(options))
     return path
+
+
+@pytest.fixture
+def lake(s3_settings: S3Settings, tmp_path: Path) -> Lake:
+    """The test's bucket, and syncs and commands on it."""
+    return Lake(s3_settings, tmp_path)
