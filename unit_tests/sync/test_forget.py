@@ -39,8 +39,8 @@ from destination_s3_spark.tables.updates.steps import Update
 from destination_s3_spark.tables.verification import verify
 from unit_tests.conftest import Reply, S3Proxy
 from unit_tests.examples import one_of, quick_first
+from unit_tests.sync.hidden_values import in_other_forms, unpacked
 from unit_tests.sync.inline_lake import InlineEngine, InlineLake, line, state, status
-from unit_tests.sync.test_treated_columns import in_other_forms, unpacked
 
 NUMBER = 7_310_294_718_225
 """The id of the person to forget. No other value has its bytes."""

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import base64
-import gzip
 import hashlib
 import hmac
-import io
 import json
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -27,6 +24,7 @@ from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.updates.resources import MergeTime
 from unit_tests.places import table_of
+from unit_tests.sync.hidden_values import in_other_forms, unpacked
 from unit_tests.sync.inline_lake import InlineLake, line, state, status
 
 SECRET = "0123456789abcdef0123456789abcdef"
@@ -157,27 +155,6 @@ class Lake(InlineLake):
 @pytest.fixture
 def lake(s3_settings: S3Settings, tmp_path: Path) -> Lake:
     return Lake(s3_settings, tmp_path, options={"tables": RULES})
-
-
-def unpacked(key: str, body: bytes) -> Iterator[bytes]:
-    """What an object holds: as it is, decompressed, and as the rows and the metadata of its format."""
-    yield key.encode() + body
-    if body.startswith(b"\x1f\x8b"):
-        yield gzip.decompress(body)
-    if body.startswith(b"PAR1"):
-        table = pq.read_table(pa.BufferReader(body))
-        yield repr((table.to_pydict(), pq.read_metadata(pa.BufferReader(body)).metadata)).encode()
-    if body.startswith(b"Obj\x01"):
-        yield repr(list(fastavro.reader(io.BytesIO(body)))).encode("utf-8", "backslashreplace")
-
-
-def in_other_forms(text: bytes) -> Iterator[bytes]:
-    yield text
-    for word in text.replace(b'"', b" ").replace(b"'", b" ").split():
-        with suppress(ValueError):
-            yield bytes.fromhex(word.decode())
-        with suppress(ValueError):
-            yield base64.b64decode(word, validate=True)
 
 
 def require_nowhere(lake: Lake, *more: str) -> None:
