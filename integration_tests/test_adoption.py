@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from integration_tests.histories import StreamSync, sync
 from integration_tests.lake import ProcessLake
 from unit_tests.lake.buckets import S3Server, new_bucket
+from unit_tests.lake.histories import StreamSync, sync
 from unit_tests.lake.outcome import BUCKET_PATH, Outcome
 
 NAMESPACE = "adopted"

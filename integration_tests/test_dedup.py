@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from integration_tests.histories import visible, without_nulls
 from integration_tests.lake import ProcessLake
 from unit_tests.lake.buckets import S3Server, new_bucket
+from unit_tests.lake.histories import visible, without_nulls
 from unit_tests.lake.messages import JsonObject, catalog
 from unit_tests.lake.shop import complete, record, state, stream
 from unit_tests.lake.table_readers import Row, without_meta

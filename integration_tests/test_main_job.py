@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import destination_s3_spark
-from integration_tests.histories import StreamSync, sync, visible
 from integration_tests.lake import ProcessLake
 from unit_tests.lake.buckets import S3Server, new_bucket
+from unit_tests.lake.histories import StreamSync, sync, visible
 from unit_tests.lake.messages import catalog
 from unit_tests.lake.outcome import Outcome
 

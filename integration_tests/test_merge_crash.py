@@ -11,10 +11,10 @@ import pytest
 
 from destination_s3_spark import tables
 from integration_tests.connector import Connector
-from integration_tests.histories import visible
 from integration_tests.lake import ProcessLake
 from integration_tests.s3_proxy import Fault, S3Call, S3Proxy, When, s3_proxy
 from unit_tests.lake.buckets import S3Server, new_bucket
+from unit_tests.lake.histories import visible
 from unit_tests.lake.messages import JsonObject, catalog
 from unit_tests.lake.outcome import BUCKET_PATH, Outcome
 from unit_tests.lake.shop import complete, record, state, stream

@@ -7,9 +7,9 @@ from typing import TypeAlias
 
 import pytest
 
-from integration_tests.histories import StreamSync, sync, visible
 from integration_tests.lake import ProcessLake
 from unit_tests.lake.buckets import S3Server, new_bucket
+from unit_tests.lake.histories import StreamSync, sync, visible
 
 NAMESPACE = "refresh"
 Seen: TypeAlias = list[tuple[int, int, int]]

@@ -9,11 +9,11 @@ import pytest
 
 from integration_tests.corpus_cases import CaseSync, comparable, load, sorted_rows
 from integration_tests.formats.forms import Form
-from integration_tests.histories import without_nulls
 from integration_tests.lake import ProcessLake
 from unit_tests.lake.buckets import S3Server, new_bucket
 from unit_tests.lake.chain_reader import StreamName
 from unit_tests.lake.contents import USERS
+from unit_tests.lake.histories import without_nulls
 from unit_tests.lake.messages import catalog
 from unit_tests.lake.shop import complete, record, state, stream
 from unit_tests.lake.table_readers import Row, without_meta

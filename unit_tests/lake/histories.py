@@ -1,14 +1,12 @@
-"""Histories of tables: the syncs of many streams side by side, so that Spark starts once a round and not once a case."""
+"""Histories of tables: the syncs of many streams side by side."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
-from integration_tests.connector import Connector
-from integration_tests.lake import ProcessLake
-from unit_tests.lake.contents import DATA_EXTENSIONS
+from unit_tests.lake.contents import DATA_EXTENSIONS, LakeContents
 from unit_tests.lake.messages import JsonObject, catalog
 from unit_tests.lake.outcome import BUCKET_PATH, Outcome
 from unit_tests.lake.shop import complete, record, state, status, stream
@@ -17,6 +15,12 @@ from unit_tests.lake.table_readers import Row, download, read_pyarrow
 SCHEMA: JsonObject = {"type": "object", "properties": {"id": {"type": "integer"}, "round": {"type": "integer"}}}
 LOST = -1
 """The id of a record behind the last STATE of an interrupted sync: its source sends it again, so it must never be seen."""
+
+
+class Connector(Protocol):
+    """What runs a sync: a process, or this one."""
+
+    def write(self, catalog: Mapping[str, Any], messages: Iterable[bytes]) -> Outcome: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +62,10 @@ def sync(connector: Connector, namespace: str, streams: Mapping[str, StreamSync]
     """One sync of the streams, each with its part in it."""
     entries = [part.entry(name, namespace, number) for name, part in streams.items()]
     messages = [line for name, part in streams.items() for line in part.messages(name, namespace, number)]
-    return connector.write(catalog(*entries), messages, timeout_s=300)
+    return connector.write(catalog(*entries), messages)
 
 
-def visible(lake: ProcessLake, namespace: str) -> dict[str, list[Row]]:
+def visible(lake: LakeContents, namespace: str) -> dict[str, list[Row]]:
     """The rows of each table of the namespace as a reader sees them who knows nothing but its folder."""
     root = f"{BUCKET_PATH}/{namespace}/"
     found: dict[str, list[str]] = {}
