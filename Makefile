@@ -15,15 +15,16 @@ CYCLONEDX := 11.12.0
 # A test that hangs fails after a while, and ends its process. The others run what they have begun. With new processes xdist would wait for ever.
 LIMIT := --timeout=900 --timeout-method=thread --max-worker-restart=0
 PYTEST := $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadgroup --no-loadscope-reorder $(LIMIT)
-# A test of the installed command waits for processes and servers much of its time, so two workers more than CPUs run all.
-ALL := today and not image_tests and not reader_tests and not trino_tests and not clusters
+# Every test has one lane. A nightly run has a seed, and takes the tests of the first three.
+ELSEWHERE := image_tests or reader_tests or trino_tests or clusters
+ALL := $(if $(TEST_SEED),not ($(ELSEWHERE)),not (nightly or $(ELSEWHERE)))
 KERNEL := kernel/Cargo.toml kernel/Cargo.lock kernel/pyproject.toml $(wildcard kernel/src/*.rs)
 export PYTHON
 # Or each of the many processes of a test run would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all test-readers test-trino test-kubernetes test-yarn test-without-kernel coverage check check-kernel fuzz wheels spec lock sbom audit base-image image image-test
+.PHONY: help install demo test test-all test-nightly test-readers test-trino test-kubernetes test-yarn test-without-kernel coverage check check-kernel fuzz wheels spec lock sbom audit base-image image image-test
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 28
@@ -37,14 +38,17 @@ $(STAMP): requirements-dev.lock pyproject.toml scripts/install scripts/install-c
 demo: install ## Run a sync of an invented shop into a local S3 server and read the tables back
 	@$(BIN)/python -m demo
 
-test: install ## Run the short unit tests, and the main job on a real S3 server and Spark (five to ten minutes)
-	@echo "==> running the quick tests"
-	@$(PYTEST) unit_tests integration_tests/test_main_job.py -m quick $(PYTEST_ARGS)
+test: install ## Run the unit tests but the slow ones, and the main job on a real S3 server and Spark (five minutes)
+	@echo "==> running the tests of the product's logic"
+	@$(PYTEST) unit_tests integration_tests/test_main_job.py -m "not slow and $(ALL)" $(PYTEST_ARGS)
 
-test-all: install ## Run all tests but those of the image and of other readers; long files take turns, and TEST_TURN=all runs all (20 minutes)
+test-all: install ## Run all tests but those of the image, of other readers and of clusters (twelve minutes)
 	@scripts/install-sources || echo "==> the sources that tests read from could not be installed; those tests are skipped"
 	@echo "==> running all tests"
-	@$(PYTEST) -n $$(($(TEST_WORKERS) + 2)) --hypothesis-profile=ci -m "$(ALL)" $(PYTEST_ARGS)
+	@$(PYTEST) -m "$(ALL)" $(PYTEST_ARGS)
+
+test-nightly: install ## Run all there is, with random cases from a seed that is printed (hours)
+	@scripts/nightly
 
 test-readers: install ## Read published tables with Spark 4.1, ClickHouse, DuckDB and Daft (some 900 MB once; six minutes)
 	@scripts/install-readers
@@ -77,8 +81,8 @@ check: install ## Lint, formatting, types
 	@echo "==> mypy --strict"
 	@$(BIN)/mypy --strict
 
-fuzz: install ## Compare the native and the Python typer over spoilt lines for FUZZ_SECONDS (ten minutes)
-	@$(BIN)/python -m unit_tests.decoding.fuzz --seconds $(FUZZ_SECONDS)
+fuzz: install ## Compare the native and the Python typer over spoilt lines for FUZZ_SECONDS (ten minutes), from TEST_SEED
+	@$(BIN)/python -m unit_tests.decoding.fuzz --seconds $(FUZZ_SECONDS) --seed $(or $(TEST_SEED),1)
 
 test-without-kernel: install ## Run the tests of typing and of bad input with all lines typed in Python
 	@DESTINATION_S3_SPARK_KERNEL=off $(BIN)/python -m pytest unit_tests/decoding unit_tests/protocol integration_tests/test_bad_input.py $(PYTEST_ARGS)

@@ -1,101 +1,70 @@
-"""Test settings of the whole repository: Airbyte's standard tests, Hypothesis, and when tests that need the image run."""
+"""Test settings of the whole repository: Airbyte's standard tests, Hypothesis, seeds, and when tests that need the image run."""
 
 from __future__ import annotations
 
 import os
-from datetime import UTC, datetime
-from pathlib import Path
+import time
+from collections.abc import Generator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["airbyte_cdk.test.standard_tests.pytest_hooks"]
 
-TURN = "TEST_TURN"
-"""The variable of unit_tests/rotation.py. The CDK's own test command loads this file where that one cannot be imported."""
-os.environ.setdefault(TURN, str(datetime.now(UTC).toordinal()))  # workers of a run inherit it
+SEED = os.environ.get("TEST_SEED")
+"""The seed of a nightly run (see unit_tests/sampling.py). The CDK's own test command loads this file where that one cannot be imported."""
 
 os.environ.setdefault("WORKER_JOB_ID", "1")  # tests stand for Airbyte's platform, where the ids of its first job count like all others
 
-# `--hypothesis-profile` takes another one. How long an example takes says what else the machine does, so no test fails for it.
-for _profile, _examples in {"quick": 20, "ci": 100 if os.environ[TURN] == "all" else 30}.items():
-    settings.register_profile(_profile, deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=_examples)
-settings.load_profile("quick")
-
-_MAIN_JOB = "test_main_job.py"
-"""The integration tests of `make test`."""
-
-_LONG = (
-    "test_blocks_w", "test_deferred", "test_delta_", "test_doors", "test_encodings", "test_failed_jobs", "test_foreign_o", "test_forget",
-    "test_fresh", "test_given_up", "test_histor", "test_partition_", "test_partitioned", "test_partitions", "test_published_h",
-    "test_refreshed", "test_replayed", "test_soft_d", "test_treated", "test_unfit", "test_verification", "test_waiting_h", "test_worker_",
-)  # fmt: skip
-"""The beginnings of the names of unit tests of features beside the main job that take long together. `make test` leaves them out."""
-
-TURNS = 3
-"""Of so many slow unit tests, and of tests with the mark `turns` of a file or with the same name in the mark, a run takes one."""
-
-DAYS = 7
-"""`make test-all` takes one in so many of the files without a quick test. No other turn goes by sevens, so each test has its day."""
+# The examples of a commit are always the same. How long one takes says what else the machine does, so no test fails for it.
+settings.register_profile("commit", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=30)
+settings.register_profile("nightly", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=100, print_blob=True)
+settings.load_profile("commit" if SEED is None else "nightly")
 
 _CEPH = {"ceph", "strict_server"}
 """The fixtures that start Ceph; some tests name one as a parameter."""
+_LOOPS = 10_000_000
+"""Rounds of the loop of pure Python whose time tells a slow machine from a slow suite."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Let `airbyte-cdk connector test` work: the test it writes is in `.tmp`, which is no name of a package for importlib."""
     if any("/.tmp/" in argument for argument in config.args):
         config.option.importmode = "prepend"
+    if SEED is not None:
+        config.option.hypothesis_seed = SEED
 
 
 def pytest_report_header() -> str:
-    """Say which of the cases that take turns run."""
-    return f"{TURN}={os.environ[TURN]}"
+    """Say which cases run."""
+    return "cases: the same for each run" if SEED is None else f"cases: all, and random ones from TEST_SEED={SEED}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Say how a failure of a nightly run is repeated."""
+    report = yield
+    if SEED is not None and report.failed:
+        report.sections.append(("repeat this test", f"TEST_SEED={SEED} .venv/bin/python -m pytest '{item.nodeid}'"))
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how fast this machine is in this minute: the best of three times of a loop of pure Python."""
+    times = []
+    for _ in range(3):
+        begun = time.perf_counter()
+        for _ in range(_LOOPS):
+            pass
+        times.append(time.perf_counter() - begun)
+    terminalreporter.write_line(f"a loop of {_LOOPS:,} rounds of pure Python takes {min(times):.3f} s here now")
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist looks at the groups in this hook, too
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Which tests run, in which order, and which of them in one process."""
-    _take_turns(config, items)
-    _mark_quick(items)
-    _mark_today(items)
+    """Which tests run in one process, in which order, and which need the image."""
     _keep_together(items)
     _skip_without_image(config, items)
-
-
-def _take_turns(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests with the mark `turns` and the slow unit tests whose turn it is not."""
-    marked: dict[Path | str, list[pytest.Item]] = {}
-    slow = [item for item in items if item.get_closest_marker("slow") and "unit_tests" in item.path.parts]
-    for item in items:
-        if mark := item.get_closest_marker("turns"):
-            marked.setdefault(mark.args[0] if mark.args else item.path, []).append(item)
-    if marked or slow:
-        from unit_tests.rotation import draw, taken  # noqa: PLC0415 (see TURN)
-
-        out = {item for alike in marked.values() for item in alike if item not in taken(alike, TURNS, draw(alike[0].nodeid, TURNS))}
-        out |= {item for item in slow if os.environ[TURN] != "all" and draw(item.nodeid, TURNS)}
-        config.hook.pytest_deselected(items=[*out])
-        items[:] = [item for item in items if item not in out]
-
-
-def _mark_quick(items: list[pytest.Item]) -> None:
-    """Mark what `make test` runs: the main job and the unit tests, but the slow and the long ones."""
-    for item in items:
-        is_short = "unit_tests" in item.path.parts and not item.path.name.startswith(_LONG)
-        if (item.path.name == _MAIN_JOB or is_short) and not item.get_closest_marker("slow"):
-            item.add_marker("quick")
-
-
-def _mark_today(items: list[pytest.Item]) -> None:
-    """Mark what `make test-all` runs: the files with quick tests, and those of the others whose turn it is."""
-    if quick := {item.path for item in items if item.get_closest_marker("quick")}:
-        from unit_tests.rotation import taken  # noqa: PLC0415 (see TURN)
-
-        today = quick | {*taken(sorted({item.path for item in items} - quick), DAYS)}
-        for item in items:
-            if item.path in today:
-                item.add_marker("today")
 
 
 def _keep_together(items: list[pytest.Item]) -> None:

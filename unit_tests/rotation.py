@@ -11,6 +11,7 @@ from typing import TypeVar
 VARIABLE = "TEST_TURN"
 """Environment variable with the number that chooses the cases, or `all`. conftest.py sets it to the number of the day; runs print it."""
 Case = TypeVar("Case")
+os.environ.setdefault(VARIABLE, "all")
 
 
 def taken(cases: Sequence[Case], every: int, after: int = 0) -> Sequence[Case]:
