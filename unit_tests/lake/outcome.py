@@ -31,6 +31,11 @@ class Outcome:
         return [message for message in self.messages if message["type"] == kind]
 
     @property
+    def text(self) -> str:
+        """All of stdout, for commands that talk to a person."""
+        return b"".join(self.lines).decode()
+
+    @property
     def state_lines(self) -> list[bytes]:
         return [line for line, message in zip(self.lines, self.messages, strict=True) if message["type"] == "STATE"]
 
