@@ -9,7 +9,9 @@ import pytest
 
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
-from unit_tests.lake.lake import Lake
+from unit_tests.lake.fixtures import lake, make_lake
+
+__all__ = ["lake", "make_lake"]
 
 
 @pytest.fixture
@@ -33,9 +35,3 @@ def config(s3_settings: S3Settings, tmp_path: Path) -> Path:
     }
     path.write_text(json.dumps(options))
     return path
-
-
-@pytest.fixture
-def lake(s3_settings: S3Settings, tmp_path: Path) -> Lake:
-    """The test's bucket, and syncs and commands on it."""
-    return Lake(s3_settings, tmp_path)
