@@ -57,13 +57,14 @@ class InlineConnector:
     def run(self, command: str, *arguments: str, **options: Any) -> Outcome:
         """Run an operator's command with `--config` and these arguments. `lines` are those of its stdout."""
         config = self._file("config", self.config(**options))
-        stdout, stderr = io.StringIO(), io.StringIO()
+        stdout, stderr = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True), io.StringIO()
         with self._environment(), contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr):
             try:
                 code = operator_command([command, "--config", str(config), *arguments])
             except SystemExit as ended:  # argparse refuses the arguments
                 code = int(ended.code or 0)
-        lines = stdout.getvalue().encode().splitlines(keepends=True)
+        stdout.seek(0)
+        lines = stdout.buffer.read().splitlines(keepends=True)
         return self._without_secrets(Outcome(code, tuple(lines), stderr.getvalue()))
 
     def _protocol(self, command: Callable[[ProtocolWriter], None]) -> Outcome:
