@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
 
 import pytest
 
 from destination_s3_spark.sync.story.story import EVERY_S
-from integration_tests.lake import ProcessLake
-from unit_tests.lake.buckets import S3Server, new_bucket
 from unit_tests.lake.chain_reader import StreamName
 from unit_tests.lake.contents import USERS
+from unit_tests.lake.lake import Lake
 from unit_tests.lake.messages import catalog
 from unit_tests.lake.outcome import BUCKET_PATH, Outcome
 from unit_tests.lake.shop import complete, record, state, stream, users
@@ -29,13 +29,13 @@ AGES = [*range(20), "old", "young"]
 class Told:
     """A sync with values that do not fit, and the lake it left."""
 
-    lake: ProcessLake
+    lake: Lake
     outcome: Outcome
 
 
 @pytest.fixture(scope="module")
-def told(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Told:
-    lake = ProcessLake.of(new_bucket(moto), tmp_path_factory.mktemp("story"))
+def told(make_lake: Callable[[], Lake]) -> Told:
+    lake = make_lake()
     orders = stream("orders", mode="append_dedup", primary_key=[["id"]], cursor_field=["id"])
     people = [record({"id": number, "age": age, "born": "soon" if number == 3 else "2020-01-02"}) for number, age in enumerate(AGES)]
     messages = [*people, state(1), *users([*range(30), *range(10)], "orders"), state(2, "orders"), complete(), complete("orders")]
@@ -78,7 +78,7 @@ def test_the_summary_for_programs_is_what_the_tables_hold(told: Told) -> None:
         files = [file for block in chains[name].blocks for file in block["event"].get("files", ())]
         assert found["rows_in_table"] == len(told.lake.rows(name))
         assert (found["files_written"], found["bytes_written"]) == (len(files), sum(file["bytes"] for file in files))
-    changes = Counter(change["field"] for row in told.lake.rows() for change in row["_airbyte_meta"]["changes"])
+    changes = Counter(change["field"] for row in told.lake.rows(USERS) for change in row["_airbyte_meta"]["changes"])
     assert {change["field"]: change["values"] for change in by_name[USERS]["values_changed"]} == changes == {"age": 2, "born": 1}
     assert (summary["ending"], summary["records_read"], summary["records_committed"]) == ("succeeded", 62, 62)
     assert summary["states_acknowledged"] == len(told.outcome.states) == 2

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
 
-from integration_tests.lake import ProcessLake
-from unit_tests.lake.buckets import S3Server, new_bucket
 from unit_tests.lake.histories import StreamSync, sync
+from unit_tests.lake.lake import Lake
 from unit_tests.lake.outcome import BUCKET_PATH, Outcome
 
 NAMESPACE = "adopted"
@@ -19,7 +19,7 @@ FOREIGN_NAMES = ["2026_01_03_1700000000000_0.parquet", "upload.parquet", "notes.
 GENERATION = {"ab-generation-id": "3"}
 
 
-def put(lake: ProcessLake, name: str, file: str, metadata: dict[str, str]) -> str:
+def put(lake: Lake, name: str, file: str, metadata: dict[str, str]) -> str:
     key = f"{BUCKET_PATH}/{NAMESPACE}/{name}/{file}"
     lake.bucket.server.client().put_object(Bucket=lake.bucket.name, Key=key, Body=b"PAR1 of destination-s3", Metadata=metadata)
     return key
@@ -29,7 +29,7 @@ def put(lake: ProcessLake, name: str, file: str, metadata: dict[str, str]) -> st
 class TakenOver:
     """A bucket in which destination-s3 wrote and then we did. `old` and `foreign`: the keys that were there, by stream."""
 
-    lake: ProcessLake
+    lake: Lake
     old: dict[str, list[str]]
     foreign: dict[str, list[str]]
     before_refresh: set[str]
@@ -37,9 +37,9 @@ class TakenOver:
 
 
 @pytest.fixture(scope="module")
-def taken_over(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> TakenOver:
+def taken_over(make_lake: Callable[[], Lake]) -> TakenOver:
     """A sync that appends and begins anew, an interrupted refresh, the sync that completes it, and one that is refused."""
-    lake = ProcessLake.of(new_bucket(moto), tmp_path_factory.mktemp("adoption"))
+    lake = make_lake()
     names = ("kept", "refreshed", "deduplicated", "refused")
     old = {name: [put(lake, name, file, GENERATION) for file in OLD_NAMES] for name in names}
     foreign = {name: [put(lake, name, file, {}) for file in FOREIGN_NAMES] for name in names}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from integration_tests.lake import ProcessLake
-from unit_tests.lake.buckets import S3Server, new_bucket
+from unit_tests.lake.lake import Lake
 from unit_tests.lake.messages import JsonObject, catalog, line
 from unit_tests.lake.outcome import Outcome
 from unit_tests.lake.shop import complete, record, stream
@@ -83,9 +83,9 @@ DATA: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
 
 
 @pytest.fixture(scope="module")
-def acceptance(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> tuple[ProcessLake, Outcome]:
+def acceptance(make_lake: Callable[[], Lake]) -> tuple[Lake, Outcome]:
     """One sync of all streams, without a namespace and with LEGACY states, as the oldest sources send them."""
-    lake = ProcessLake.of(new_bucket(moto), tmp_path_factory.mktemp("acceptance"))
+    lake = make_lake()
     messages = []
     for name, rows in DATA.items():
         messages += [record(sent, name, None) for sent, _ in rows]
@@ -98,17 +98,17 @@ def acceptance(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> tupl
 
 
 @pytest.mark.parametrize("name", [name for name, rows in DATA.items() if rows])
-def test_rows_arrive_as_expected(acceptance: tuple[ProcessLake, Outcome], name: str) -> None:
+def test_rows_arrive_as_expected(acceptance: tuple[Lake, Outcome], name: str) -> None:
     lake, _ = acceptance
     found: list[Row] = [without_meta(row) for row in lake.rows((None, name))]
     assert found == [expected for _, expected in DATA[name]]
 
 
-def test_every_legacy_state_comes_back_in_order(acceptance: tuple[ProcessLake, Outcome]) -> None:
+def test_every_legacy_state_comes_back_in_order(acceptance: tuple[Lake, Outcome]) -> None:
     _, outcome = acceptance
     assert [found["data"]["start_date"] for found in outcome.states] == list(DATA)
 
 
-def test_a_stream_without_records_has_no_table(acceptance: tuple[ProcessLake, Outcome]) -> None:
+def test_a_stream_without_records_has_no_table(acceptance: tuple[Lake, Outcome]) -> None:
     lake, _ = acceptance
     assert set(lake.chains()) == {(None, name) for name in DATA if name != "nothing"}
