@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from integration_tests.lake import ProcessLake
-from unit_tests.lake.buckets import S3Server, new_bucket
 from unit_tests.lake.histories import visible, without_nulls
+from unit_tests.lake.lake import Lake
 from unit_tests.lake.messages import JsonObject, catalog
 from unit_tests.lake.shop import complete, record, state, stream
 from unit_tests.lake.table_readers import Row, without_meta
@@ -307,9 +306,9 @@ class Deduplicated:
 
 
 @pytest.fixture(scope="module")
-def deduplicated(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Deduplicated:
+def deduplicated(make_lake: Callable[[], Lake]) -> Deduplicated:
     """All tables together, in batches so small that the big one is landed and committed in many pieces."""
-    lake = ProcessLake.of(new_bucket(moto), tmp_path_factory.mktemp("dedup"))
+    lake = make_lake()
     connector = lake.connector(batching={"max_batch_mb": 1}, tables={"target_file_mb": 1})
     found, source = Deduplicated(), BigSource()
     for number in range(ROUNDS):
@@ -319,7 +318,7 @@ def deduplicated(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> De
         if number < len(BIG_SYNCS):
             entries.append(BIG_STREAM)
             messages += source.sync(number)
-        connector.write(catalog(*entries), messages, timeout_s=300).expect_success()
+        connector.write(catalog(*entries), messages).expect_success()
         found.seen.append({name: [without_meta(row) for row in rows] for name, rows in visible(lake, NAMESPACE).items()})
         found.big.append([data for _, data in source.newest.values()])
         found.files.append(lake.chains()[BIG_TABLE].final_keys)

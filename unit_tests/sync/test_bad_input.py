@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
-from integration_tests.lake import ProcessLake
 from unit_tests.lake.contents import USERS
+from unit_tests.lake.lake import Lake
 from unit_tests.lake.messages import JsonObject, catalog, cursor_of, line
 from unit_tests.lake.shop import complete, record, state, stream, users
 
 PLANTED = "planted-4711-marker"
 
 
-def refused(lake: ProcessLake, streams: JsonObject, **options: Any) -> str:
+def refused(lake: Lake, streams: JsonObject, **options: Any) -> str:
     """What `write` says when it refuses a catalog or configuration. It must do so before any STATE, and touch nothing."""
     outcome = lake.connector().write(streams, [*users([1]), state(1), complete()], **options).expect_failure("config_error")
     assert outcome.states == []
@@ -34,21 +35,21 @@ BAD_CONFIGURATIONS: list[tuple[dict[str, Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("options", "named"), BAD_CONFIGURATIONS)
-def test_a_configuration_that_cannot_be_used_names_the_option(moto_lake: ProcessLake, options: dict[str, Any], named: list[str]) -> None:
-    message = refused(moto_lake, catalog(stream()), **options)
+def test_a_configuration_that_cannot_be_used_names_the_option(lake: Lake, options: dict[str, Any], named: list[str]) -> None:
+    message = refused(lake, catalog(stream()), **options)
     assert [name for name in named if name not in message] == [], message
 
 
-def test_records_that_would_come_through_sockets_are_not_waited_for(moto_lake: ProcessLake) -> None:
-    connector = moto_lake.connector(environment={"DATA_CHANNEL_MEDIUM": "SOCKET"})
-    with connector.start(catalog(stream())) as sync:  # whose stdin stays open and empty, as the platform leaves it
-        message = sync.finish(60).expect_failure("config_error").error_message
-    assert "DATA_CHANNEL_MEDIUM" in message
-    moto_lake.connector(environment={"DATA_CHANNEL_MEDIUM": "STDIO"}).write(catalog(stream()), [complete()]).expect_success()
+def test_records_that_would_come_through_sockets_are_not_waited_for(lake: Lake) -> None:
+    """The platform leaves stdin open and empty then."""
+    with patch("destination_s3_spark.process.read_blocks", lambda _: pytest.fail("stdin was read")):
+        outcome = lake.connector(environment={"DATA_CHANNEL_MEDIUM": "SOCKET"}).write(catalog(stream()), [])
+    assert "DATA_CHANNEL_MEDIUM" in outcome.expect_failure("config_error").error_message
+    lake.connector(environment={"DATA_CHANNEL_MEDIUM": "STDIO"}).write(catalog(stream()), [complete()]).expect_success()
 
 
-def test_check_refuses_a_bad_configuration_too(moto_lake: ProcessLake) -> None:
-    outcome = moto_lake.connector().check(batching={"max_batch_mb": -1})
+def test_check_refuses_a_bad_configuration_too(lake: Lake) -> None:
+    outcome = lake.connector().check(batching={"max_batch_mb": -1})
     said = json.dumps(outcome.messages)
     assert "batching.max_batch_mb" in said
     assert "SUCCEEDED" not in said
@@ -76,24 +77,24 @@ BAD_STREAMS: list[tuple[JsonObject, list[str]]] = [
 
 
 @pytest.mark.parametrize(("entry", "named"), BAD_STREAMS)
-def test_a_stream_that_cannot_be_written_names_stream_and_option(moto_lake: ProcessLake, entry: JsonObject, named: list[str]) -> None:
-    message = refused(moto_lake, catalog(stream("orders"), entry))
+def test_a_stream_that_cannot_be_written_names_stream_and_option(lake: Lake, entry: JsonObject, named: list[str]) -> None:
+    message = refused(lake, catalog(stream("orders"), entry))
     assert [name for name in named if name not in message] == [], message
     assert "orders" not in message
 
 
 @pytest.mark.parametrize("entry", [stream(mode="append_dedup", primary_key=[["id"]]), stream(generation=3, minimum_generation=3)])
-def test_a_table_that_is_to_be_merged_or_replaced_shares_no_folder(moto_lake: ProcessLake, entry: JsonObject) -> None:
-    message = refused(moto_lake, catalog(stream("orders"), entry), s3_path_format="all/")
+def test_a_table_that_is_to_be_merged_or_replaced_shares_no_folder(lake: Lake, entry: JsonObject) -> None:
+    message = refused(lake, catalog(stream("orders"), entry), s3_path_format="all/")
     assert [name for name in ("shop.users", "shop.orders", "s3_path_format") if name not in message] == [], message
 
 
-def test_a_stream_given_twice_is_refused(moto_lake: ProcessLake) -> None:
-    assert "shop.users" in refused(moto_lake, catalog(stream(), stream()))
+def test_a_stream_given_twice_is_refused(lake: Lake) -> None:
+    assert "shop.users" in refused(lake, catalog(stream(), stream()))
 
 
-def test_a_catalog_without_streams_is_refused(moto_lake: ProcessLake) -> None:
-    assert "stream" in refused(moto_lake, {"streams": []})
+def test_a_catalog_without_streams_is_refused(lake: Lake) -> None:
+    assert "stream" in refused(lake, {"streams": []})
 
 
 UNREADABLE = [
@@ -107,9 +108,9 @@ UNREADABLE = [
 
 
 @pytest.mark.parametrize("broken", UNREADABLE)
-def test_an_unreadable_record_stops_the_sync_and_is_found_by_its_byte_offset(moto_lake: ProcessLake, broken: bytes) -> None:
+def test_an_unreadable_record_stops_the_sync_and_is_found_by_its_byte_offset(lake: Lake, broken: bytes) -> None:
     before = [b"a line of noise\n", *users([1, 2, 3]), state(3)]
-    outcome = moto_lake.connector().write(catalog(stream()), [*before, broken + b"\n", *users([4]), state(4), complete()])
+    outcome = lake.connector().write(catalog(stream()), [*before, broken + b"\n", *users([4]), state(4), complete()])
 
     message = outcome.expect_failure("system_error").error_message
     assert "shop.users" in message
@@ -117,10 +118,10 @@ def test_an_unreadable_record_stops_the_sync_and_is_found_by_its_byte_offset(mot
     assert PLANTED not in outcome.describe()
     assert "ignored: 1 (0 of them blank), the first at byte 0." in outcome.warnings
     assert 4 not in [cursor_of(answer) for answer in outcome.state_lines]
-    moto_lake.verify()
+    lake.verify()
 
 
-def test_what_nobody_knows_is_tolerated_and_counted(moto_lake: ProcessLake) -> None:
+def test_what_nobody_knows_is_tolerated_and_counted(lake: Lake) -> None:
     messages = [
         b"source says hello\n",
         b"\n",
@@ -137,11 +138,11 @@ def test_what_nobody_knows_is_tolerated_and_counted(moto_lake: ProcessLake) -> N
         state(1, "strangers"),
         complete(),
     ]
-    outcome = moto_lake.connector().write(catalog(stream()), messages).expect_success()
-    assert moto_lake.ids() == [1, 2]
-    assert [row["name"] for row in moto_lake.rows()] == ["one", "two"]
-    assert list(moto_lake.chains()) == [USERS]
+    outcome = lake.connector().write(catalog(stream()), messages).expect_success()
+    assert lake.ids() == [1, 2]
+    assert [row["name"] for row in lake.rows()] == ["one", "two"]
+    assert list(lake.chains()) == [USERS]
     assert "strangers" in outcome.log_text
     assert "ignored: 3 (1 of them blank), the first at byte 0." in outcome.warnings
     assert any(b'"future":"field"' in answer for answer in outcome.state_lines)
-    moto_lake.verify_at_rest()
+    lake.verify_at_rest()

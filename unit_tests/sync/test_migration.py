@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
-from integration_tests.lake import ProcessLake
-from unit_tests.lake.buckets import S3Server, new_bucket
 from unit_tests.lake.histories import without_nulls
+from unit_tests.lake.lake import Lake
 from unit_tests.lake.messages import JsonObject, catalog
 from unit_tests.lake.outcome import Outcome
 from unit_tests.lake.shop import complete, record, state, status, stream
@@ -87,20 +86,20 @@ def name_of(one: Part) -> str:
     return str(one[0]["stream"]["name"])
 
 
-def run(lake: ProcessLake, tables: Mapping[str, Any], *parts: Part) -> Outcome:
+def run(lake: Lake, tables: Mapping[str, Any], *parts: Part) -> Outcome:
     messages = [line for one in parts for line in (*one[1], complete(name_of(one), NAMESPACE))]
-    return lake.connector(tables=tables).write(catalog(*(entry for entry, _ in parts)), messages, timeout_s=240)
+    return lake.connector(tables=tables).write(catalog(*(entry for entry, _ in parts)), messages)
 
 
-def interrupted(lake: ProcessLake, tables: Mapping[str, Any], *parts: Part) -> None:
+def interrupted(lake: Lake, tables: Mapping[str, Any], *parts: Part) -> None:
     messages = [line for one in parts for line in (*one[1], status("INCOMPLETE", name_of(one), NAMESPACE))]
     lake.connector(tables=tables).write(catalog(*(entry for entry, _ in parts)), messages).expect_failure("transient_error")
 
 
 @pytest.fixture(scope="module")
-def migrated(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> tuple[ProcessLake, dict[str, Outcome]]:
+def migrated(make_lake: Callable[[], Lake]) -> tuple[Lake, dict[str, Outcome]]:
     """All tables after all of their syncs, and the syncs that were refused."""
-    lake = ProcessLake.of(new_bucket(moto), tmp_path_factory.mktemp("migration"))
+    lake = make_lake()
     run(lake, {}, *FIRST).expect_success()
     interrupted(lake, NO_RAW, *INTERRUPTED_WITHOUT_RAW)
     interrupted(lake, {}, *INTERRUPTED)
@@ -118,7 +117,7 @@ def migrated(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> tuple[
 
 
 @pytest.fixture(scope="module")
-def tables(migrated: tuple[ProcessLake, dict[str, Outcome]]) -> dict[str, list[Row]]:
+def tables(migrated: tuple[Lake, dict[str, Outcome]]) -> dict[str, list[Row]]:
     """The rows of each table, with their columns in order."""
     lake, _ = migrated
     return {name: sorted(rows, key=lambda row: int(row["id"])) for (_, name), rows in lake.tables().items()}
@@ -186,13 +185,13 @@ def test_without_a_raw_table_rewriting_casts_the_values_there_are(tables: dict[s
     assert data(tables["cast"]) == [{"id": 1, "price": 7}, {"id": 2, "price": 8}]
 
 
-def test_without_a_raw_table_a_value_that_does_not_fit_ends_the_sync(migrated: tuple[ProcessLake, dict[str, Outcome]]) -> None:
+def test_without_a_raw_table_a_value_that_does_not_fit_ends_the_sync(migrated: tuple[Lake, dict[str, Outcome]]) -> None:
     outcome = migrated[1]["misfit"].expect_failure("config_error")
     assert [word for word in ("migration.misfit", "price", "string", "integer", "refresh") if word not in outcome.error_message] == []
     assert outcome.states == []
 
 
-def test_fail_ends_the_sync_before_it_writes_and_names_every_column(migrated: tuple[ProcessLake, dict[str, Outcome]]) -> None:
+def test_fail_ends_the_sync_before_it_writes_and_names_every_column(migrated: tuple[Lake, dict[str, Outcome]]) -> None:
     outcome = migrated[1]["fail"].expect_failure("config_error")
     assert [word for word in ("migration.growing", "old", "new", "string", "number") if word not in outcome.error_message] == []
     assert outcome.states == []

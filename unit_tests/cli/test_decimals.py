@@ -1,15 +1,13 @@
-"""A table with decimals in its key, its cursor and its rows, through the installed commands."""
+"""A table with decimals in its key, its cursor and its rows, through the commands."""
 
 from __future__ import annotations
 
 import json
-import subprocess
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
-from integration_tests.connector import SCRIPT, TIMEOUT_S, Connector
-from integration_tests.lake import ProcessLake
+from unit_tests.lake.inline_connector import InlineConnector
+from unit_tests.lake.lake import Lake
 from unit_tests.lake.messages import JsonObject, catalog
 from unit_tests.lake.shop import complete, record, state, stream
 
@@ -29,18 +27,15 @@ DECIMALS = [{"stream": "shop.users", "column": column, "precision": 30, "scale":
 BIG = "1234567890123456789012345678.01"
 
 
-def run(connector: Connector, directory: Path, command: str, *arguments: str) -> str:
-    config = directory / "config.json"
-    config.write_text(json.dumps(connector.config()))
-    whole = [str(SCRIPT), command, "--config", str(config), "--namespace", "shop", "--stream", "users", *arguments]
-    done = subprocess.run(whole, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def run(connector: InlineConnector, command: str, *arguments: str) -> str:
+    done = connector.run(command, "--namespace", "shop", "--stream", "users", *arguments)
+    assert done.exit_code == 0, done.stderr
+    return done.text
 
 
-def test_decimals_through_syncs_and_commands(moto_lake: ProcessLake, tmp_path: Path) -> None:
+def test_decimals_through_syncs_and_commands(lake: Lake) -> None:
     tables: dict[str, Any] = {"declared_decimals": True, "decimal_columns": DECIMALS}
-    connector = moto_lake.connector(tables=tables, change_log={"enabled": True, "format": "parquet"})
+    connector = lake.connector(tables=tables, change_log={"enabled": True, "format": "parquet"})
     first: list[dict[str, Any]] = [
         {"price": BIG, "version": 1, "count": 10**37},
         {"price": 0.1, "version": 10.5, "rates": [0.001, "1.5", 0.0005]},
@@ -54,17 +49,17 @@ def test_decimals_through_syncs_and_commands(moto_lake: ProcessLake, tmp_path: P
     for rows in (first, second):
         connector.write(CATALOG, [*(record(row) for row in rows), state(1), complete()]).expect_success()
 
-    table = {row["price"]: row for row in moto_lake.rows()}
+    table = {row["price"]: row for row in lake.rows()}
     assert {price: row["version"] for price, row in table.items()} == {
         Decimal(-3): Decimal(2),
         Decimal("0.10"): Decimal(11),
         Decimal(BIG): Decimal(1),
     }
-    events = run(connector, tmp_path, "changes", "--key", '{"price": 0.1}').splitlines()
+    events = run(connector, "changes", "--key", '{"price": 0.1}').splitlines()
     assert [json.loads(event, parse_float=str)["key"]["price"] for event in events] == ["0.10", "0.10"]
     assert '"rates":[0.001,1.500,0.001]' in events[0].replace(" ", "")
-    event = run(connector, tmp_path, "changes", "--key", f'{{"price": {BIG}}}')
+    event = run(connector, "changes", "--key", f'{{"price": {BIG}}}')
     assert f'"price":{BIG}' in event
     assert f'"count":{10**37}' in event
-    assert "3 rows are as before, 0 are gone, 0 are new" in run(connector, tmp_path, "rebuild")
-    assert "decimal128(30, 2)" in run(connector, tmp_path, "inspect")
+    assert "3 rows are as before, 0 are gone, 0 are new" in run(connector, "rebuild")
+    assert "decimal128(30, 2)" in run(connector, "inspect")

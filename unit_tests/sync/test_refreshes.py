@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import pytest
 
-from integration_tests.lake import ProcessLake
-from unit_tests.lake.buckets import S3Server, new_bucket
 from unit_tests.lake.histories import StreamSync, sync, visible
+from unit_tests.lake.lake import Lake
 
 NAMESPACE = "refresh"
 Seen: TypeAlias = list[tuple[int, int, int]]
@@ -224,9 +224,9 @@ CASES = {f"case_{number}": case for number, case in enumerate(HISTORIES.values()
 
 
 @pytest.fixture(scope="module")
-def seen(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Seen]]:
+def seen(make_lake: Callable[[], Lake]) -> list[dict[str, Seen]]:
     """What readers see after each round."""
-    lake = ProcessLake.of(new_bucket(moto), tmp_path_factory.mktemp("refresh"))
+    lake = make_lake()
     connector, found = lake.connector(), []
     for number in range(5):
         streams = {name: part for name, case in CASES.items() if (part := case.rounds[number]) is not None}

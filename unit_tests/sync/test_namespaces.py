@@ -6,8 +6,8 @@ from itertools import permutations
 from pathlib import PurePosixPath
 from typing import Any
 
-from integration_tests.lake import ProcessLake
 from unit_tests.lake.chain_reader import StreamName
+from unit_tests.lake.lake import Lake
 from unit_tests.lake.messages import catalog
 from unit_tests.lake.outcome import BUCKET_PATH
 from unit_tests.lake.shop import complete, state, stream, users
@@ -40,41 +40,39 @@ HOSTILE: list[StreamName] = [
 ]
 
 
-def test_hostile_names_get_folders_of_their_own(strict_lake: ProcessLake) -> None:
+def test_hostile_names_get_folders_of_their_own(lake: Lake) -> None:
     entries, messages = [], []
     for number, (namespace, name) in enumerate(HOSTILE):
         entries.append(stream(name, namespace))
         messages += [*users([number], name, namespace), state(number, name, namespace), complete(name, namespace)]
-    outcome = strict_lake.connector().write(catalog(*entries), messages, timeout_s=240).expect_success()
+    outcome = lake.connector().write(catalog(*entries), messages).expect_success()
     assert len(outcome.states) == len(HOSTILE)
 
-    found = [[row["id"] for row in rows] for rows in strict_lake.tables().values()]
+    found = [[row["id"] for row in rows] for rows in lake.tables().values()]
     assert sorted(found) == [[number] for number in range(len(HOSTILE))]
-    roots = [PurePosixPath(chain.events("Seed")[0]["finalRoot"]) for chain in strict_lake.chains().values()]
+    roots = [PurePosixPath(chain.events("Seed")[0]["finalRoot"]) for chain in lake.chains().values()]
     assert not [pair for pair in permutations(roots, 2) if pair[0].is_relative_to(pair[1])], "a table lies in another one's folder"
-    assert all(
-        key.startswith(f"{BUCKET_PATH}/") and len(key.encode()) <= 1024 and "/../" not in key for key in strict_lake.bucket.list_keys()
-    )
-    strict_lake.verify_at_rest()
+    assert all(key.startswith(f"{BUCKET_PATH}/") and len(key.encode()) <= 1024 and "/../" not in key for key in lake.bucket.list_keys())
+    lake.verify_at_rest()
 
 
-def test_a_table_keeps_its_folder_when_a_rival_name_comes_first(moto_lake: ProcessLake) -> None:
-    connector = moto_lake.connector()
+def test_a_table_keeps_its_folder_when_a_rival_name_comes_first(lake: Lake) -> None:
+    connector = lake.connector()
     rivals = [("shop", "us ers"), ("shop", "us\ters")]
     for number, order in enumerate((rivals, rivals[::-1])):
         messages = [line for namespace, name in order for line in (*users([number], name, namespace), complete(name, namespace))]
         connector.write(catalog(*(stream(name, namespace) for namespace, name in order)), messages).expect_success()
-    assert [moto_lake.ids(rival) for rival in rivals] == [[0, 1], [0, 1]]
-    moto_lake.verify_at_rest()
+    assert [lake.ids(rival) for rival in rivals] == [[0, 1], [0, 1]]
+    lake.verify_at_rest()
 
 
-def test_a_path_format_of_the_user_is_followed(moto_lake: ProcessLake) -> None:
+def test_a_path_format_of_the_user_is_followed(lake: Lake) -> None:
     options: dict[str, Any] = {
         "s3_path_format": "by-stream/${STREAM_NAME}/${NAMESPACE}/",
         "file_name_pattern": "part_{sync_id}_{part_number}{format_extension}",
     }
-    moto_lake.connector(**options).write(catalog(stream()), [*users([1]), state(1), complete()]).expect_success()
-    (key,) = moto_lake.chains()["shop", "users"].final_keys
+    lake.connector(**options).write(catalog(stream()), [*users([1]), state(1), complete()]).expect_success()
+    (key,) = lake.chains()["shop", "users"].final_keys
     assert key.startswith(f"{BUCKET_PATH}/by-stream/users/shop/part_7_")
-    assert moto_lake.ids() == [1]
-    moto_lake.verify_at_rest()
+    assert lake.ids() == [1]
+    lake.verify_at_rest()

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from integration_tests.connector import SCRIPT, Connector
-from integration_tests.lake import ProcessLake
-from unit_tests.lake.buckets import S3Server, new_bucket
+from unit_tests.lake.lake import Lake
 from unit_tests.lake.messages import catalog
 from unit_tests.lake.shop import complete, record, state, stream
 from unit_tests.lake.table_readers import Row
@@ -49,72 +44,61 @@ def sent(sync: int) -> list[bytes]:
     return lines
 
 
-def rebuild(connector: Connector, directory: Path, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    config = directory / "rebuild.json"
-    config.write_text(json.dumps(connector.config(**options)))
-    command = [str(SCRIPT), "rebuild", "--config", str(config), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
-
-
-@pytest.fixture(scope="module")
-def lake(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> ProcessLake:
+@pytest.fixture
+def written(lake: Lake) -> Lake:
     """Two tables with three syncs each, the last of which changed a column's type."""
-    made = ProcessLake.of(new_bucket(moto), tmp_path_factory.mktemp("rebuild"))
-    connector = made.connector()
+    connector = lake.connector()
     for sync, schema in enumerate((SCHEMA, SCHEMA, RETYPED)):
         connector.write(declared(schema, sync + 1), sent(sync)).expect_success()
-    return made
+    return lake
 
 
-@pytest.mark.turns
-def test_rebuilt_tables_have_the_same_rows_and_a_sync_goes_on(lake: ProcessLake, tmp_path: Path) -> None:
+def test_rebuilt_tables_have_the_same_rows_and_a_sync_goes_on(written: Lake) -> None:
     names = ("orders", "events")
-    before = {name: by_id(lake.rows((NAMESPACE, name))) for name in names}
-    keys = {name: set(lake.chains()[NAMESPACE, name].final_keys) for name in names}
-    done = rebuild(lake.connector(), tmp_path, "--stream", "*")
+    before = {name: by_id(written.rows((NAMESPACE, name))) for name in names}
+    keys = {name: set(written.chains()[NAMESPACE, name].final_keys) for name in names}
+    done = written.connector().run("rebuild", "--stream", "*")
 
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.exit_code, done.stderr) == (0, "")
     for name in names:
-        assert f"{len(before[name])} rows are as before, 0 are gone, 0 are new" in done.stdout
-        assert by_id(lake.rows((NAMESPACE, name))) == before[name]
-        assert keys[name].isdisjoint(lake.chains()[NAMESPACE, name].final_keys), "the files are the old ones"
-    lake.verify_at_rest()
+        assert f"{len(before[name])} rows are as before, 0 are gone, 0 are new" in done.text
+        assert by_id(written.rows((NAMESPACE, name))) == before[name]
+        assert keys[name].isdisjoint(written.chains()[NAMESPACE, name].final_keys), "the files are the old ones"
+    written.verify_at_rest()
 
-    lake.connector().write(declared(RETYPED, 9), sent(7)).expect_success()
-    assert {row["id"] for row in lake.rows((NAMESPACE, "orders"))} >= set(range(35, 45)) - {7}
-    lake.verify_at_rest()
+    written.connector().write(declared(RETYPED, 9), sent(7)).expect_success()
+    assert {row["id"] for row in written.rows((NAMESPACE, "orders"))} >= set(range(35, 45)) - {7}
+    written.verify_at_rest()
 
 
-@pytest.mark.turns
-def test_a_table_whose_raw_rows_were_not_all_kept_is_refused_with_the_numbers(moto_lake: ProcessLake, tmp_path: Path) -> None:
-    connector = moto_lake.connector()
+def test_a_table_whose_raw_rows_were_not_all_kept_is_refused_with_the_numbers(lake: Lake) -> None:
+    connector = lake.connector()
     for raw_tables in (True, False):
         connector.write(declared(SCHEMA, 1), sent(int(raw_tables)), tables={"raw_tables": raw_tables}).expect_success()
-    before = by_id(moto_lake.rows((NAMESPACE, "orders")))
-    done = rebuild(connector, tmp_path, "--stream", "orders")
+    before = by_id(lake.rows((NAMESPACE, "orders")))
+    done = connector.run("rebuild", "--stream", "orders")
 
-    assert done.returncode == 1
+    assert done.exit_code == 1
     assert "which has 14 of the 28 records" in done.stderr
-    assert by_id(moto_lake.rows((NAMESPACE, "orders"))) == before
+    assert by_id(lake.rows((NAMESPACE, "orders"))) == before
 
 
-@pytest.mark.turns
-def test_a_table_in_a_shared_folder_gets_no_manifest(moto_lake: ProcessLake, tmp_path: Path) -> None:
+def test_a_table_in_a_shared_folder_gets_no_manifest(lake: Lake) -> None:
     """It would list the files of one of the tables, and readers of the folder would miss the others."""
-    connector = moto_lake.connector(s3_path_format="${NAMESPACE}/all/")
+    connector = lake.connector(s3_path_format="${NAMESPACE}/all/")
     streams = catalog(*(stream(name, NAMESPACE, schema=SCHEMA) for name in ("orders", "events")))
     connector.write(streams, sent(0)).expect_success()
-    done = rebuild(connector, tmp_path, "--stream", "events")
+    done = connector.run("rebuild", "--stream", "events")
 
-    assert done.returncode == 0, done.stderr
-    assert [moto_lake.manifest((NAMESPACE, name)) for name in ("orders", "events")] == [None, None]
+    assert done.exit_code == 0, done.stderr
+    assert [lake.manifest((NAMESPACE, name)) for name in ("orders", "events")] == [None, None]
 
 
-def test_a_stream_without_a_table_and_no_stream_at_all_are_refused(lake: ProcessLake, tmp_path: Path) -> None:
-    unknown = rebuild(lake.connector(), tmp_path, "--stream", "nobody")
-    none = rebuild(lake.connector(), tmp_path)
+def test_a_stream_without_a_table_and_no_stream_at_all_are_refused(written: Lake) -> None:
+    unknown = written.connector().run("rebuild", "--stream", "nobody")
+    none = written.connector().run("rebuild")
 
-    assert (unknown.returncode, none.returncode) == (1, 2)
+    assert (unknown.exit_code, none.exit_code) == (1, 2)
     assert "There is no table of stream nobody" in unknown.stderr
     assert "say which with --stream" in none.stderr
 
