@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -11,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.log import Chain as OwnChain
@@ -30,11 +32,13 @@ from destination_s3_spark.tables.verification import Verified, verify
 from unit_tests.lake.contents import LakeContents
 from unit_tests.lake.inline_connector import InlineConnector
 from unit_tests.lake.inline_engine import InlineEngine, SharedEngine
-from unit_tests.lake.memory_bucket import MemoryBucket
+from unit_tests.lake.memory_bucket import Crash, Fate, MemoryBucket
 from unit_tests.lake.memory_client import bucket_of
 from unit_tests.lake.outcome import usual_options
 
 LARGE = Limits(batch_bytes=2**30, age_s=3600, spool_bytes=2**31)
+AT_ONCE = Limits(batch_bytes=2**30, age_s=0, spool_bytes=2**31)
+"""A STATE is committed without waiting for more input."""
 
 
 @dataclass
@@ -71,6 +75,28 @@ class Lake(LakeContents):
         parsed = catalog if isinstance(catalog, Catalog) else parse_catalog(json.dumps(catalog).encode())
         output = ProtocolWriter(_States(self.states))  # type: ignore[arg-type]
         assembly.write(self.config(**options), parsed, blocks, output, self._runtime(), self.settings.limits)
+
+    def silence(self, states: int) -> Iterator[bytes]:
+        """Yield blocks without a line until so many STATEs are acknowledged."""
+        deadline = time.monotonic() + 60
+        while len(self.states) < states:
+            assert time.monotonic() < deadline, f"{len(self.states)} of {states} STATEs are acknowledged"
+            yield b""
+            time.sleep(0.01)
+
+    def killed(self, catalog: Mapping[str, Any], messages: Iterable[bytes], states: int = 1, **options: Any) -> list[dict[str, Any]]:
+        """Run a sync whose process is gone as soon as so many STATEs came back, and return all that did."""
+        dying = replace(self, limits=AT_ONCE, states=[])
+
+        def blocks() -> Iterator[bytes]:
+            yield from messages
+            yield from dying.silence(states)
+            self.memory.hook = lambda _: Fate.CRASH_BEFORE
+
+        with pytest.raises(Crash):
+            dying.sync(catalog, blocks(), **options)
+        self.memory.hook = None
+        return dying.states
 
     def _runtime(self) -> Runtime:
         engine: Any = InlineEngine() if self.spark is None else SharedEngine(self.spark)
@@ -150,6 +176,10 @@ class Lake(LakeContents):
             (state["state"].get("stream", state["state"].get("global")), state["state"]["destinationStats"]["recordCount"])
             for state in self.states
         ]
+
+    def cursors(self) -> list[Any]:
+        """The cursors of the STREAM states that were acknowledged."""
+        return [state["state"]["stream"]["stream_state"]["cursor"] for state in self.states]
 
     def through(self, settings: S3Settings) -> Lake:
         """The same lake as reached by other settings, without the states so far."""
