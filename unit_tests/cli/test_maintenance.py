@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,15 @@ from destination_s3_spark.chain.territory import Table
 from destination_s3_spark.cli import maintenance, operator_command
 from destination_s3_spark.cli.maintenance import Workshop
 from destination_s3_spark.errors import ConfigError, DataError, Fenced
-from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.protocol.catalog import parse_catalog
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.tables.factory import TableFactory
 from destination_s3_spark.tables.updates.resources import Resources, TaskResources
 from unit_tests.chain.fake_store import FakeStore
 from unit_tests.chain.one_table import writer
-from unit_tests.sync.inline_lake import InlineEngine, InlineLake, catalog
-from unit_tests.sync.test_verification import sync, verified
+from unit_tests.lake.inline_engine import InlineEngine
+from unit_tests.lake.lake import Lake
+from unit_tests.lake.messages import catalog, stream
+from unit_tests.sync.logged_lake import send_five
 
 
 def test_a_long_job_learns_now_and_then_whether_the_table_is_still_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,14 +48,14 @@ def test_a_long_job_learns_now_and_then_whether_the_table_is_still_its_own(monke
 
 
 @pytest.fixture
-def lake(s3_settings: S3Settings, tmp_path: Path) -> InlineLake:
-    return InlineLake(s3_settings, tmp_path, options={"tables": {"compaction": "off"}})
+def lake(s3_settings: S3Settings, tmp_path: Path) -> Lake:
+    return Lake(s3_settings, tmp_path, options={"tables": {"compaction": "off"}})
 
 
 @contextmanager
-def workshop(lake: InlineLake) -> Iterator[tuple[Workshop, Table]]:
+def workshop(lake: Lake) -> Iterator[tuple[Workshop, Table]]:
     """What a command works with, and the table."""
-    factory = TableFactory(lake.config(), S3Store(lake.settings), datetime.now(UTC))
+    factory = lake.factory()
     every, engine = factory.find(), InlineEngine()
     with ThreadPoolExecutor(2) as pool:
         resources = Resources(TaskResources(lake.settings, 2**26), 2, None)
@@ -65,11 +66,11 @@ def workshop(lake: InlineLake) -> Iterator[tuple[Workshop, Table]]:
 @pytest.mark.parametrize("damage", ["gone", "longer", "other bytes"])
 @pytest.mark.parametrize("key", [None, "id"])
 def test_rebuild_makes_up_for_a_file_that_is_gone_or_damaged(
-    lake: InlineLake, key: str | None, damage: str, capsys: pytest.CaptureFixture[str]
+    lake: Lake, key: str | None, damage: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for number in (0, 10):
-        sync(lake, number, key)
-    ids, store = lake.ids(), S3Store(lake.settings)
+        send_five(lake, number, key)
+    ids, store = lake.ids_in_folder(), lake.store
     with workshop(lake) as (tools, found):
         file = tools.factory.read_chain(found).live_files().of(FileKind.FINAL)[0]
         if damage == "gone":
@@ -79,8 +80,8 @@ def test_rebuild_makes_up_for_a_file_that_is_gone_or_damaged(
         assert maintenance._rebuild(tools, tools.table(found)) == 1
     lost = file.rows
     assert f"{10 - lost} rows are as before, 0 are gone, {lost} are new\n  1 file of the table could not be read" in capsys.readouterr().out
-    assert lake.ids() == ids
-    assert verified(lake).problems == ()
+    assert lake.ids_in_folder() == ids
+    assert lake.verified().problems == ()
     with workshop(lake) as (tools, found):
         assert maintenance._rebuild(tools, tools.table(found)) == 0
 
@@ -94,9 +95,9 @@ def test_rebuild_makes_up_for_a_file_that_is_gone_or_damaged(
     ],
 )
 def test_rebuild_into_another_format_compares_rows_of_one_form(
-    lake: InlineLake, format_type: str, key: str | None, said: str, capsys: pytest.CaptureFixture[str]
+    lake: Lake, format_type: str, key: str | None, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    sync(lake, 0, key)
+    send_five(lake, 0, key)
     lake.format = {"format_type": format_type}
     with workshop(lake) as (tools, found):
         assert maintenance._rebuild(tools, tools.table(found)) == 0
@@ -104,37 +105,37 @@ def test_rebuild_into_another_format_compares_rows_of_one_form(
 
 
 @pytest.mark.parametrize("key", [None, "id"])
-def test_rebuild_says_that_a_raw_file_is_gone(lake: InlineLake, key: str | None) -> None:
-    sync(lake, 0, key)
+def test_rebuild_says_that_a_raw_file_is_gone(lake: Lake, key: str | None) -> None:
+    send_five(lake, 0, key)
     with workshop(lake) as (tools, found):
         [raw] = tools.factory.read_chain(found).live_files().of(FileKind.RAW)
-        S3Store(lake.settings).delete([raw.key])
+        lake.store.delete([raw.key])
         with pytest.raises(DataError, match=rf"{raw.key} is gone"):
             maintenance._rebuild(tools, tools.table(found))
 
 
 @pytest.mark.parametrize("key", [None, "id"])
-def test_a_refresh_takes_a_table_over_from_rebuild(lake: InlineLake, key: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    sync(lake, 0, key)
+def test_a_refresh_takes_a_table_over_from_rebuild(lake: Lake, key: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    send_five(lake, 0, key)
     run, generations = InlineEngine.run, iter([2])
 
     def interrupted(engine: InlineEngine, *given: Any) -> Any:
         for generation in generations:
-            sync(lake, 20, key, generation)
+            send_five(lake, 20, key, generation)
         return run(engine, *given)
 
     monkeypatch.setattr(InlineEngine, "run", interrupted)
     with workshop(lake) as (tools, found), pytest.raises(Fenced):
         maintenance._rebuild(tools, tools.table(found))
-    assert lake.ids() == [*range(20, 25)]
-    assert verified(lake).problems == ()
+    assert lake.ids_in_folder() == [*range(20, 25)]
+    assert lake.verified().problems == ()
 
 
 def test_a_table_whose_first_sync_died_at_once_has_no_schema_and_is_not_damaged(
-    lake: InlineLake, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    lake: Lake, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    factory = TableFactory(lake.config(), S3Store(lake.settings), datetime.now(UTC))
-    factory.of_catalog(catalog("users"))[0].writer.open()
+    factory = lake.factory()
+    factory.of_catalog(parse_catalog(json.dumps(catalog(stream())).encode()))[0].writer.open()
     with workshop(lake) as (tools, found), pytest.raises(ConfigError, match="has no schema yet"):
         tools.table(found)
     monkeypatch.setattr(maintenance, "read_config", lambda _: None)

@@ -5,18 +5,15 @@ from __future__ import annotations
 import gzip
 import json
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from destination_s3_spark.change_log.manifest import Manifest
 from destination_s3_spark.change_log.reading import ChangeLogFolder, Interval
-from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.storage.ranged import RangedFile
-from destination_s3_spark.storage.s3 import S3Store
-from unit_tests.sync.inline_lake import InlineLake, line, state, status
+from unit_tests.lake import messages
+from unit_tests.lake.lake import Lake
+from unit_tests.lake.messages import JsonObject, complete, schema_of, state
 from unit_tests.sync.reference_changes import PLACEHOLDER, Record, Row
 
 FOLDER = "lake/airbyte_changes/users/"
@@ -35,19 +32,12 @@ DATA: dict[str, Any] = {
 KEYS = 100
 
 
-def cdc_catalog(generation: int = 1, minimum: int = 0, properties: dict[str, Any] | None = None, key: str | None = "id") -> Catalog:
-    properties = DATA | CDC if properties is None else properties
-    entry = {
-        "stream": {"name": "users", "json_schema": {"type": "object", "properties": properties}, "supported_sync_modes": ["incremental"]},
-        "sync_mode": "incremental",
-        "destination_sync_mode": "append_dedup" if key else "append",
-        "primary_key": [[key]] if key else [],
-        "cursor_field": ["_ab_cdc_lsn"] if "_ab_cdc_lsn" in properties else [],
-        "generation_id": generation,
-        "minimum_generation_id": minimum,
-        "sync_id": generation,
-    }
-    return parse_catalog(json.dumps({"streams": [entry]}).encode())
+def cdc_catalog(generation: int = 1, minimum: int = 0, properties: Mapping[str, Any] = DATA | CDC, key: str | None = "id") -> JsonObject:
+    cursor = "_ab_cdc_lsn" if "_ab_cdc_lsn" in properties else ()
+    ids: dict[str, Any] = {"generation": generation, "minimum_generation": minimum, "sync_id": generation}
+    return messages.catalog(
+        messages.stream(schema=schema_of(properties), mode="append_dedup" if key else "append", key=key or (), cursor=cursor, **ids)
+    )
 
 
 def data_of(record: Record) -> Row:
@@ -57,10 +47,7 @@ def data_of(record: Record) -> Row:
 
 
 def lines(records: Iterable[Record]) -> bytes:
-    return b"".join(
-        line({"type": "RECORD", "record": {"stream": "users", "emitted_at": record.extracted_at, "data": data_of(record)}})
-        for record in records
-    )
+    return b"".join(messages.record(data_of(record), emitted_at=record.extracted_at) for record in records)
 
 
 class Source:
@@ -89,30 +76,33 @@ class Source:
         ]
 
 
-def run(lake: InlineLake, records: Sequence[Record], number: int, catalog: Catalog | None = None) -> None:
-    lake.sync(catalog or cdc_catalog(), [lines(records), state(number), status("COMPLETE")])
+def run(lake: Lake, records: Sequence[Record], number: int, catalog: JsonObject | None = None) -> None:
+    lake.sync(catalog or cdc_catalog(), [lines(records), state(number), complete()])
 
 
-def change_log(lake: InlineLake) -> ChangeLogFolder:
-    store = S3Store(lake.settings)
-    return ChangeLogFolder(store, FOLDER, lambda key, size: RangedFile(store.settings, key, size))
+def send_five(lake: Lake, number: int, key: str | None, generation: int = 1) -> None:
+    """A sync of five rows, from the one with this number on. A generation above 1 is a refresh."""
+    rows = [{"id": row, "name": f"{number}", "_ab_cdc_lsn": number} for row in range(number, number + 5)]
+    minimum = generation if generation > 1 else 0
+    lake.sync(cdc_catalog(generation, minimum, key=key), [messages.records(rows, emitted_at=1), state(number), complete()])
 
 
-def manifests(lake: InlineLake) -> list[Manifest]:
+def change_log(lake: Lake) -> ChangeLogFolder:
+    return ChangeLogFolder(lake.store, FOLDER, lambda key, size: RangedFile(lake.settings, key, size))
+
+
+def manifests(lake: Lake) -> list[Manifest]:
     log = change_log(lake)
     return [log.manifest(group) for group in log.groups]
 
 
-def records_of(lake: InlineLake, manifest: Manifest) -> list[dict[str, Any]]:
+def records_of(lake: Lake, manifest: Manifest) -> list[dict[str, Any]]:
     return list(change_log(lake).records(manifest, Interval()))
 
 
-def stored(lake: InlineLake) -> dict[int, Row]:
+def stored(lake: Lake) -> dict[int, Row]:
     """The rows of the table's Parquet files, or of its states where these have another format."""
-    found: dict[int, Row] = {}
-    for file in lake.files(".parquet"):
-        for row in pq.read_table(pa.BufferReader(file)).to_pylist():
-            found[row["id"]] = {name: row[name] for name in COLUMNS}
+    found = {row["id"]: {name: row[name] for name in COLUMNS} for row in lake.glob()}
     for file in lake.files(".jsonl.gz"):
         for text in gzip.decompress(file).splitlines():
             row = json.loads(text)["_airbyte_data"]
@@ -124,10 +114,10 @@ def noise(chance: random.Random) -> str:
     return "".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=60))
 
 
-def last_files(lake: InlineLake) -> list[bytes]:
+def last_files(lake: Lake) -> list[bytes]:
     """The data files of the last group, as they are stored."""
-    return [S3Store(lake.settings).get(FOLDER + file.key) for file in manifests(lake)[-1].files]
+    return [lake.store.get(FOLDER + file.key) for file in manifests(lake)[-1].files]
 
 
-def change_log_names(lake: InlineLake) -> Iterator[str]:
-    yield from (found.key for found in S3Store(lake.settings).list(FOLDER))
+def change_log_names(lake: Lake) -> Iterator[str]:
+    yield from (found.key for found in lake.store.list(FOLDER))

@@ -10,18 +10,15 @@ from typing import Any
 
 import fastavro
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from destination_s3_spark.errors import ConfigError, TransientError
-from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
-from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.tables.factory import TableFactory
-from destination_s3_spark.tables.verification import verify
-from unit_tests.sync.inline_lake import InlineLake, line, state, status
+from unit_tests.lake.lake import Lake
+from unit_tests.lake.messages import JsonObject, complete, records, schema_of, state, stream
+from unit_tests.lake.messages import catalog as catalog_of
 from unit_tests.sync.logged_lake import manifests, records_of
-from unit_tests.sync.partitioned_lake import partitioned, rebuilt
+from unit_tests.sync.partitioned_lake import partitioned
 
 FORMATS: dict[str, dict[str, Any]] = {
     "Parquet": {"format_type": "Parquet"},
@@ -41,46 +38,31 @@ Data = Mapping[str, Any]
 
 
 @pytest.fixture(params=list(FORMATS))
-def lake(request: pytest.FixtureRequest, s3_settings: S3Settings, tmp_path: Path) -> InlineLake:
-    return InlineLake(s3_settings, tmp_path, format=FORMATS[request.param], options={"tables": SOFT})
+def lake(request: pytest.FixtureRequest, s3_settings: S3Settings, tmp_path: Path) -> Lake:
+    return Lake(s3_settings, tmp_path, format=FORMATS[request.param], options={"tables": SOFT})
 
 
 @pytest.fixture
-def parquet(s3_settings: S3Settings, tmp_path: Path) -> InlineLake:
-    return InlineLake(s3_settings, tmp_path, format=FORMATS["Parquet"], options={"tables": SOFT})
+def parquet(s3_settings: S3Settings, tmp_path: Path) -> Lake:
+    return Lake(s3_settings, tmp_path, format=FORMATS["Parquet"], options={"tables": SOFT})
 
 
 def users(
     columns: dict[str, Any] | None = None, *key: str, generation: int = 1, minimum: int = 0, mode: str = "append_dedup", cursor: bool = True
-) -> Catalog:
-    entry = {
-        "stream": {
-            "name": "users",
-            "json_schema": {"type": "object", "properties": COLUMNS if columns is None else columns},
-            "supported_sync_modes": ["incremental"],
-        },
-        "sync_mode": "incremental",
-        "destination_sync_mode": mode,
-        "primary_key": [[field] for field in key or ("id",)],
-        "cursor_field": ["_ab_cdc_lsn"] if cursor else [],
-        "generation_id": generation,
-        "minimum_generation_id": minimum,
-        "sync_id": generation,
-    }
-    return parse_catalog(json.dumps({"streams": [entry]}).encode())
+) -> JsonObject:
+    ids: dict[str, Any] = {"generation": generation, "minimum_generation": minimum, "sync_id": generation}
+    named: dict[str, Any] = {"key": key or "id", "cursor": "_ab_cdc_lsn" if cursor else ()}
+    return catalog_of(stream(schema=schema_of(COLUMNS if columns is None else columns), mode=mode, **named, **ids))
 
 
-def sync(lake: InlineLake, at: int, *sent: Data, catalog: Catalog | None = None) -> None:
+def sync(lake: Lake, at: int, *sent: Data, catalog: JsonObject | None = None) -> None:
     """A sync of records that are extracted at this second."""
-    lines = (line({"type": "RECORD", "record": {"stream": "users", "emitted_at": 1_000 * at, "data": dict(data)}}) for data in sent)
-    lake.sync(catalog or users(), [*lines, state(at), status("COMPLETE")])
+    lake.sync(catalog or users(), [records(sent, emitted_at=1_000 * at), state(at), complete()])
 
 
-def rows(lake: InlineLake) -> list[dict[str, Any]]:
+def rows(lake: Lake) -> list[dict[str, Any]]:
     """The rows of the table by id, without nulls."""
-    found: list[dict[str, Any]] = []
-    for body in lake.files(".parquet"):
-        found += pq.read_table(pa.BufferReader(body)).to_pylist()
+    found = lake.glob()
     for body in lake.files(".avro"):
         found += fastavro.reader(pa.BufferReader(body))
     for body in lake.files(".jsonl"):
@@ -88,7 +70,7 @@ def rows(lake: InlineLake) -> list[dict[str, Any]]:
     return sorted(({name: value for name, value in row.items() if value is not None} for row in found), key=lambda row: row.get("id", 0))
 
 
-def data(lake: InlineLake) -> list[dict[str, Any]]:
+def data(lake: Lake) -> list[dict[str, Any]]:
     """The values of the rows that are not the connector's own. A value of `_ab_cdc_deleted_at` is True."""
     return [
         {name: name == "_ab_cdc_deleted_at" or value for name, value in row.items() if not name.startswith("_airbyte_")}
@@ -96,7 +78,7 @@ def data(lake: InlineLake) -> list[dict[str, Any]]:
     ]
 
 
-def test_a_deleted_row_keeps_its_values_over_syncs(lake: InlineLake) -> None:
+def test_a_deleted_row_keeps_its_values_over_syncs(lake: Lake) -> None:
     sync(lake, 1, {"id": 1, "name": "a", "amount": 1, "_ab_cdc_lsn": 1}, {"id": 2, "name": "b", "_ab_cdc_lsn": 1})
     sync(lake, 2, {"id": 1, "_ab_cdc_lsn": 5, **GONE}, {"id": 3, "_ab_cdc_lsn": 9, **GONE}, catalog=users(generation=2))
     deleted = {"id": 1, "name": "a", "amount": 1, "_ab_cdc_lsn": 5, "_ab_cdc_deleted_at": True}
@@ -117,7 +99,7 @@ def test_a_deleted_row_keeps_its_values_over_syncs(lake: InlineLake) -> None:
         {**kept, "name": "b2", "_ab_cdc_lsn": 2},
         {**late, "_ab_cdc_lsn": 9, "_ab_cdc_deleted_at": True},
     ]
-    rebuilt(lake)
+    lake.rebuild()
     assert data(lake) == before
     sync(lake, 5, {"id": 1, "amount": 7, "_ab_cdc_lsn": 6}, {"id": 3, "_ab_cdc_lsn": 10, **GONE})
     assert [data(lake)[place] for place in (0, 2)] == [
@@ -126,7 +108,7 @@ def test_a_deleted_row_keeps_its_values_over_syncs(lake: InlineLake) -> None:
     ]
 
 
-def test_a_refresh_marks_the_rows_that_it_lacks(lake: InlineLake) -> None:
+def test_a_refresh_marks_the_rows_that_it_lacks(lake: Lake) -> None:
     lake.started_at = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
     sync(lake, 1, {"id": 1, "name": "a", "_ab_cdc_lsn": 1}, *({"id": id_, "name": "b", "_ab_cdc_lsn": 1} for id_ in (2, 3)))
     sync(lake, 2, *({"id": id_, "_ab_cdc_lsn": 2, **GONE} for id_ in (1, 3)), catalog=users(generation=2))
@@ -144,14 +126,14 @@ def test_a_refresh_marks_the_rows_that_it_lacks(lake: InlineLake) -> None:
     sync(lake, 4, *older, catalog=users(generation=3))
     assert data(lake) == [own, lacked, deleted]
     with pytest.raises(ConfigError, match="has 3 of the 5 records that came in"):
-        rebuilt(lake)
+        lake.rebuild()
     sync(lake, 5, {"id": 2, "name": "back", "_ab_cdc_lsn": 4}, catalog=users(generation=3))
     assert data(lake)[1] == {"id": 2, "name": "back", "_ab_cdc_lsn": 4}
     sync(lake, 6, catalog=users(generation=4, minimum=4))
     assert data(lake) == []
 
 
-def test_a_refresh_marks_nothing_where_it_cannot(parquet: InlineLake) -> None:
+def test_a_refresh_marks_nothing_where_it_cannot(parquet: Lake) -> None:
     numbers = COLUMNS | {"_ab_cdc_deleted_at": {"type": "integer"}}
     sync(parquet, 1, {"id": 1, "name": "a", "_ab_cdc_lsn": 1}, {"id": 2, "name": "b", "_ab_cdc_lsn": 1}, catalog=users(numbers))
     sync(parquet, 2, {"id": 2, "name": "b", "_ab_cdc_lsn": 1}, catalog=users(numbers, generation=2, minimum=2))
@@ -160,14 +142,14 @@ def test_a_refresh_marks_nothing_where_it_cannot(parquet: InlineLake) -> None:
     assert [row["id"] for row in data(parquet)] == [7]
 
 
-def test_a_refresh_that_goes_on_has_the_deletions_of_its_generation_without_older_values(parquet: InlineLake) -> None:
+def test_a_refresh_that_goes_on_has_the_deletions_of_its_generation_without_older_values(parquet: Lake) -> None:
     sync(parquet, 1, {"id": 1, "name": "a", "_ab_cdc_lsn": 1})
     sync(parquet, 2, {"id": 1, "_ab_cdc_lsn": 2, **GONE}, catalog=users(generation=2))
     sync(parquet, 3, {"id": 2, "name": "b", "_ab_cdc_lsn": 3}, catalog=users(generation=2, minimum=2))
     assert data(parquet) == [{"id": 1, "_ab_cdc_lsn": 2, "_ab_cdc_deleted_at": True}, {"id": 2, "name": "b", "_ab_cdc_lsn": 3}]
 
 
-def test_columns_that_come_or_change_their_type_between_a_row_and_its_deletion(parquet: InlineLake) -> None:
+def test_columns_that_come_or_change_their_type_between_a_row_and_its_deletion(parquet: Lake) -> None:
     parquet.options = {"tables": {**SOFT, "schema_change": "rewrite"}}
     early = {name: column for name, column in COLUMNS.items() if name != "_ab_cdc_deleted_at"}
     sync(parquet, 1, *({"id": id_, "name": "a", "amount": 7, "_ab_cdc_lsn": 1} for id_ in (1, 2)), catalog=users(early))
@@ -179,7 +161,7 @@ def test_columns_that_come_or_change_their_type_between_a_row_and_its_deletion(p
         assert data(parquet) == [{"id": id_, "name": "a", "amount": "7", "_ab_cdc_lsn": lsn, "_ab_cdc_deleted_at": True} for id_ in (1, 2)]
 
 
-def test_another_key_or_cursor_loses_no_values(parquet: InlineLake) -> None:
+def test_another_key_or_cursor_loses_no_values(parquet: Lake) -> None:
     parquet.options = {"tables": {**SOFT, "raw_tables": False}}
     sync(parquet, 1, {"id": 1, "name": "a", "amount": 7, "_ab_cdc_lsn": 1}, {"id": 1, "name": "a", "_ab_cdc_lsn": 2, **GONE})
     by_name = users(None, "id", "name")
@@ -190,7 +172,7 @@ def test_another_key_or_cursor_loses_no_values(parquet: InlineLake) -> None:
     assert data(parquet) == [{"id": 1, "name": "a", "amount": 7, "_ab_cdc_lsn": 1, "_ab_cdc_deleted_at": True}]
 
 
-def test_a_deleted_row_as_old_as_its_values_stays_when_the_table_is_sorted_again(parquet: InlineLake) -> None:
+def test_a_deleted_row_as_old_as_its_values_stays_when_the_table_is_sorted_again(parquet: Lake) -> None:
     sync(parquet, 1, {"id": 1, "name": "a", "_ab_cdc_lsn": 5}, {"id": 1, "_ab_cdc_lsn": 5, **GONE})
     deleted = {"id": 1, "name": "a", "_ab_cdc_lsn": 5, "_ab_cdc_deleted_at": True}
     assert data(parquet) == [deleted]
@@ -202,7 +184,7 @@ def test_a_deleted_row_as_old_as_its_values_stays_when_the_table_is_sorted_again
         ]
 
 
-def test_a_row_newer_than_its_deletion_stays_when_the_table_is_sorted_again_by_another_cursor(parquet: InlineLake) -> None:
+def test_a_row_newer_than_its_deletion_stays_when_the_table_is_sorted_again_by_another_cursor(parquet: Lake) -> None:
     parquet.format, parquet.options = FORMATS["JSONL"], {"tables": {"cdc_deletion_mode": "hard"}}
     sync(parquet, 9, {"id": 1, "_ab_cdc_lsn": 4, **GONE})
     sync(parquet, 1, {"id": 1, "name": "a", "_ab_cdc_lsn": 5})
@@ -210,13 +192,13 @@ def test_a_row_newer_than_its_deletion_stays_when_the_table_is_sorted_again_by_a
     assert [row["id"] for row in rows(parquet)] == [1, 2]
 
 
-def test_rows_that_were_appended_are_deleted_by_deletions_that_were(parquet: InlineLake) -> None:
+def test_rows_that_were_appended_are_deleted_by_deletions_that_were(parquet: Lake) -> None:
     sync(parquet, 1, {"id": 1, "name": "a", "_ab_cdc_lsn": 1}, {"id": 1, "_ab_cdc_lsn": 2, **GONE}, catalog=users(mode="append"))
     sync(parquet, 2, {"id": 2, "name": "b", "_ab_cdc_lsn": 3})
     assert data(parquet)[0] == {"id": 1, "name": "a", "_ab_cdc_lsn": 2, "_ab_cdc_deleted_at": True}
 
 
-def test_another_mode_of_deletion_leaves_deleted_rows_as_they_are(lake: InlineLake) -> None:
+def test_another_mode_of_deletion_leaves_deleted_rows_as_they_are(lake: Lake) -> None:
     sync(lake, 1, *({"id": id_, "name": "a", "_ab_cdc_lsn": 1} for id_ in (1, 2)), {"id": 1, "_ab_cdc_lsn": 2, **GONE})
     lake.options = {"tables": {"cdc_deletion_mode": "hard"}}
     sync(lake, 2, {"id": 1, "name": "older", "_ab_cdc_lsn": 1}, {"id": 2, "_ab_cdc_lsn": 2, **GONE}, {"id": 3, "_ab_cdc_lsn": 1})
@@ -227,7 +209,7 @@ def test_another_mode_of_deletion_leaves_deleted_rows_as_they_are(lake: InlineLa
     assert data(lake)[:2] == [{**deleted, "_ab_cdc_lsn": 4}, {"id": 2, "_ab_cdc_lsn": 3, "_ab_cdc_deleted_at": True}]
 
 
-def test_a_deleted_row_stays_in_its_partition_and_a_key_that_does_not_fit_is_found_by_its_text(parquet: InlineLake) -> None:
+def test_a_deleted_row_stays_in_its_partition_and_a_key_that_does_not_fit_is_found_by_its_text(parquet: Lake) -> None:
     parquet.options = partitioned({"stream": "users", "column": "name", "transform": "identity"}, **SOFT)
     catalog, huge = users(None, "id", "name"), 10**19
     sync(parquet, 1, *({"id": id_, "name": "a", "amount": 1, "_ab_cdc_lsn": 1} for id_ in (1, huge, huge + 1)), catalog=catalog)
@@ -238,7 +220,7 @@ def test_a_deleted_row_stays_in_its_partition_and_a_key_that_does_not_fit_is_fou
     assert [[change["field"] for change in found] for found in changes.values()] == [["id"], ["id"]]
 
 
-def test_a_soft_merge_sorts_hard_deletions_that_waited_among_its_tombstones(parquet: InlineLake) -> None:
+def test_a_soft_merge_sorts_hard_deletions_that_waited_among_its_tombstones(parquet: Lake) -> None:
     hard, rows_ = {"cdc_deletion_mode": "hard"}, [{"id": id_, "name": "a", "_ab_cdc_lsn": 2} for id_ in range(6)]
     parquet.options = {"tables": hard}
     sync(parquet, 1, {"id": 1, "name": "a", "_ab_cdc_lsn": 1}, {"id": 7, "name": "a", "_ab_cdc_lsn": 1})
@@ -247,12 +229,10 @@ def test_a_soft_merge_sorts_hard_deletions_that_waited_among_its_tombstones(parq
     parquet.options = {"tables": SOFT}
     sync(parquet, 3, {"id": 0, "_ab_cdc_lsn": 4, **GONE}, {"id": 7, "name": "b", "_ab_cdc_lsn": 4})
     assert [row["id"] for row in data(parquet)] == [0, 1, 3, 4, 5, 7]
-    factory = TableFactory(parquet.config(), S3Store(parquet.settings), datetime.now(UTC))
-    (found,) = factory.find().tables
-    assert verify(factory.store, found).problems == ()
+    assert parquet.verified().problems == ()
 
 
-def test_soft_deletions_that_waited_are_hard_if_the_merge_is(lake: InlineLake) -> None:
+def test_soft_deletions_that_waited_are_hard_if_the_merge_is(lake: Lake) -> None:
     log = {"change_log": {"enabled": True, "format": "jsonl"}}
     lake.options = {"tables": SOFT, **log}
     sync(lake, 1, {"id": 1, "name": "a", "_ab_cdc_lsn": 1}, {"id": 2, "name": "b", "_ab_cdc_lsn": 1}, {"id": 3, "_ab_cdc_lsn": 1, **GONE})
@@ -265,13 +245,12 @@ def test_soft_deletions_that_waited_are_hard_if_the_merge_is(lake: InlineLake) -
     assert found == [("D", 1), ("D", 2), ("I", 2), ("U", 1)]
 
 
-def test_soft_deletions_of_a_refresh_are_hard_if_it_ends_so(parquet: InlineLake) -> None:
+def test_soft_deletions_of_a_refresh_are_hard_if_it_ends_so(parquet: Lake) -> None:
     refresh = users(generation=2, minimum=2)
     sync(parquet, 1, {"id": 1, "name": "a", "_ab_cdc_lsn": 1})
     sent = ({"id": 2, "name": "b", "_ab_cdc_lsn": 2}, {"id": 3, "name": "c", "_ab_cdc_lsn": 2}, {"id": 3, "_ab_cdc_lsn": 3, **GONE})
-    records = [line({"type": "RECORD", "record": {"stream": "users", "emitted_at": 2_000, "data": one}}) for one in sent]
     with pytest.raises(TransientError):
-        parquet.sync(refresh, [*records, state(2)])
+        parquet.sync(refresh, [records(sent, emitted_at=2_000), state(2)])
     parquet.options = {"tables": {"cdc_deletion_mode": "hard"}}
     sync(parquet, 2, catalog=refresh)
     assert [row["id"] for row in data(parquet)] == [2]

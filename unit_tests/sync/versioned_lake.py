@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,14 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from destination_s3_spark.chain.files import FileKind
-from destination_s3_spark.chain.log import Chain
-from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
-from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.tables.updates.resources import MergeTime
-from unit_tests.places import table_of
-from unit_tests.sync.inline_lake import InlineLake, line, state, status
-from unit_tests.sync.test_verification import verified
+from unit_tests.lake import messages
+from unit_tests.lake.lake import Lake
+from unit_tests.lake.messages import JsonObject, complete, schema_of, state
 
 HISTORY = {"history": [{"stream": "*"}]}
 COLUMNS: dict[str, Any] = {
@@ -40,21 +35,17 @@ def moment(at: int) -> datetime:
 
 
 def users(
-    generation: int = 1, minimum: int = 0, columns: dict[str, Any] | None = None, key: str = "id", cursor: str | None = None
-) -> Catalog:
-    properties = COLUMNS if columns is None else columns
-    cursor = cursor or ("_ab_cdc_lsn" if "_ab_cdc_lsn" in properties else None)
-    entry = {
-        "stream": {"name": "users", "json_schema": {"type": "object", "properties": properties}, "supported_sync_modes": ["incremental"]},
-        "sync_mode": "incremental",
-        "destination_sync_mode": "append_dedup",
-        "primary_key": [[key]],
-        "cursor_field": [cursor] if cursor else [],
-        "generation_id": generation,
-        "minimum_generation_id": minimum,
-        "sync_id": generation,
-    }
-    return parse_catalog(json.dumps({"streams": [entry]}).encode())
+    generation: int = 1,
+    minimum: int = 0,
+    columns: Mapping[str, Any] = COLUMNS,
+    key: str = "id",
+    cursor: str | None = None,
+    mode: str = "append_dedup",
+) -> JsonObject:
+    """A catalog of stream `users`, with the column of log positions as its cursor if it has one."""
+    chosen = cursor or ("_ab_cdc_lsn" if "_ab_cdc_lsn" in columns else ())
+    ids: dict[str, Any] = {"generation": generation, "minimum_generation": minimum, "sync_id": generation}
+    return messages.catalog(messages.stream(schema=schema_of(columns), mode=mode, key=key, cursor=chosen, **ids))
 
 
 @dataclass(frozen=True)
@@ -75,22 +66,20 @@ class Change:
 
 
 def lines(rows: Iterable[Row], extracted: datetime = FIRST) -> bytes:
-    emitted = round(extracted.timestamp() * 1_000)
-    return b"".join(line({"type": "RECORD", "record": {"stream": "users", "emitted_at": emitted, "data": dict(row)}}) for row in rows)
+    return messages.records(rows, emitted_at=round(extracted.timestamp() * 1_000))
 
 
-def sync(lake: InlineLake, *changes: Change, catalog: Catalog | None = None) -> None:
+def sync(lake: Lake, *changes: Change, catalog: JsonObject | None = None) -> None:
     sent = lines((change.data for change in changes), moment(max(change.at for change in changes) + 1))
-    lake.sync(catalog or users(), [sent, state(random.randrange(10**9)), status("COMPLETE")])
+    lake.sync(catalog or users(), [sent, state(random.randrange(10**9)), complete()])
 
 
-def history(lake: InlineLake, number: int = 1) -> list[dict[str, Any]]:
+def history(lake: Lake, number: int = 1) -> list[dict[str, Any]]:
     """The versions in a history, as a reader of its folder sees them, by key and time."""
-    store = S3Store(lake.settings)
     rows = [
         {**row, "_current_file": "/current-" in found.key}
-        for found in store.list(f"lake/airbyte_history/users/{number}/")
-        for row in pq.read_table(pa.BufferReader(store.get(found.key))).to_pylist()
+        for found in lake.store.list(f"lake/airbyte_history/users/{number}/")
+        for row in pq.read_table(pa.BufferReader(lake.store.get(found.key))).to_pylist()
     ]
     return sorted(rows, key=lambda row: (row["id"], row["_valid_from"], row["_valid_to"] or datetime.max.replace(tzinfo=UTC)))
 
@@ -107,7 +96,7 @@ def brief(rows: Iterable[Row]) -> list[tuple[Any, ...]]:
     ]
 
 
-def check(lake: InlineLake, rows: list[dict[str, Any]]) -> None:
+def check(lake: Lake, rows: list[dict[str, Any]]) -> None:
     """Check the rules of every history: one current version per key, no overlaps, and files of two kinds."""
     for row in rows:
         assert row["_is_current"] == row["_current_file"] == (row["_valid_to"] is None)
@@ -115,7 +104,7 @@ def check(lake: InlineLake, rows: list[dict[str, Any]]) -> None:
         assert not (row["_is_current"] and row["_is_deleted"])
     for one, other in pairwise(rows):
         assert one["id"] != other["id"] or (one["_valid_to"] is not None and one["_valid_to"] <= other["_valid_from"])
-    assert verified(lake).problems == ()
+    assert lake.verified().problems == ()
 
 
 def as_of(rows: Iterable[Row], at: int) -> dict[int, Row]:
@@ -135,37 +124,25 @@ def kept_at(changes: Iterable[Change], at: int) -> dict[int, Row]:
     return {id_: {"name": None, "amount": None, **change.values} for id_, change in newest.items() if change.values is not None}
 
 
-def ids_of_live_rows(lake: InlineLake) -> list[int]:
+def ids_of_live_rows(lake: Lake) -> list[int]:
     """The keys of the table's rows that are not softly deleted."""
-    files = [pq.read_table(pa.BufferReader(file)).to_pylist() for file in lake.files(".parquet")]
-    return sorted(row["id"] for rows in files for row in rows if row["_ab_cdc_deleted_at"] is None)
+    return sorted(row["id"] for row in lake.glob() if row["_ab_cdc_deleted_at"] is None)
 
 
-def refresh(lake: InlineLake, generation: int, *changes: Change, at: int, merged: bool = True) -> None:
+def refresh(lake: Lake, generation: int, *changes: Change, at: int, merged: bool = True) -> None:
     """Refresh with these rows in a sync that starts at a minute. Without `merged` it has no time to merge them."""
     lake.started_at = moment(at)
     lake.merge_limits = {} if merged else {"time": MergeTime(timedelta())}
     rows = (change.data for change in changes)
-    lake.sync(users(generation, generation), [lines(rows, moment(at + 1)), state(generation), status("COMPLETE")])
+    lake.sync(users(generation, generation), [lines(rows, moment(at + 1)), state(generation), complete()])
     lake.merge_limits = {}
-
-
-def chain(lake: InlineLake) -> Chain:
-    found = Chain(S3Store(lake.settings), table_of("users"))
-    found.read()
-    found.catch_up()
-    return found
-
-
-def live(lake: InlineLake, kind: FileKind) -> tuple[Any, ...]:
-    return chain(lake).live_files().of(kind)
 
 
 @dataclass
 class Life:
     """Random changes of a source, and syncs of them."""
 
-    lake: InlineLake
+    lake: Lake
     chance: random.Random
     changes: list[Change] = field(default_factory=list)
     now: int = 0
@@ -194,7 +171,7 @@ class Life:
         self.changes += found
         return found
 
-    def catalog(self, minimum: int = 0) -> Catalog:
+    def catalog(self, minimum: int = 0) -> JsonObject:
         return users(self.generation, minimum, self.columns)
 
     def step(self) -> None:
@@ -206,7 +183,7 @@ class Life:
         match self.chance.randrange(8):
             case 0 if self.changes:
                 sync(self.lake, *self.again(), catalog=self.catalog())
-            case 2 if self.changes and chain(self.lake).head.contents.pending is None:
+            case 2 if self.changes and self.lake.own_chain().head.contents.pending is None:
                 self.refresh()
             case 1:
                 self.columns = self.columns | {f"extra{len(self.columns)}": {"type": ["null", "string"]}}
@@ -242,9 +219,9 @@ class Life:
         self.changes += gone
         self.unsent += gone
 
-    def send_all(self, lake: InlineLake) -> None:
+    def send_all(self, lake: Lake) -> None:
         rows = [change.data for change in self.newest().values() if change.values is not None]
-        lake.sync(self.catalog(self.generation), [lines(rows, moment(self.now + 1)), state(self.now), status("COMPLETE")])
+        lake.sync(self.catalog(self.generation), [lines(rows, moment(self.now + 1)), state(self.now), complete()])
 
     def missing(self, rows: list[dict[str, Any]]) -> Iterator[int]:
         """Yield the minutes at which the history differs from the source."""
