@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 import pytest
 
-from integration_tests.lake import ProcessLake
-from unit_tests.lake.buckets import S3Server, new_bucket
+from destination_s3_spark.errors import SyncError, TransientError
+from unit_tests.lake.contents import USERS
+from unit_tests.lake.lake import LARGE, Lake
 from unit_tests.lake.messages import JsonObject, catalog, cursor_of, line
 from unit_tests.lake.outcome import Outcome
 from unit_tests.lake.shop import complete, record, state, stream, users
 
 BIG = 123456789012345678901234567890
 TWO_STREAMS = catalog(stream("users"), stream("orders"))
-SECOND_BATCH_AGE = {"max_batch_age_s": 1}
 TOTALS = ("committedRecordsCount", "committedBytesCount")
 
 
@@ -61,15 +63,15 @@ def odd_states() -> list[bytes]:
 
 
 @pytest.fixture(scope="module")
-def stream_states(moto: S3Server, tmp_path_factory: pytest.TempPathFactory, odd_states: list[bytes]) -> Outcome:
+def stream_states(make_lake: Callable[[], Lake], odd_states: list[bytes]) -> Outcome:
     """Two streams in turn: users send 2 records before each odd STATE, orders one before each of theirs."""
-    lake = ProcessLake.of(new_bucket(moto), tmp_path_factory.mktemp("states"))
+    lake = make_lake()
     messages: list[bytes] = []
     for number, odd in enumerate(odd_states):
         messages += [*users([2 * number, 2 * number + 1]), *users([number], "orders"), odd, state(number, "orders")]
     outcome = lake.connector().write(TWO_STREAMS, [*messages, complete("users"), complete("orders")]).expect_success()
     lake.verify_at_rest()
-    assert lake.ids() == list(range(2 * len(odd_states)))
+    assert lake.ids(USERS) == list(range(2 * len(odd_states)))
     return outcome
 
 
@@ -100,7 +102,7 @@ def test_each_state_counts_the_records_of_its_own_checkpoint_as_a_double(stream_
     assert all(b'"recordCount":2.0}' in answer or b'"recordCount":1.0}' in answer for answer in stream_states.state_lines)
 
 
-def test_a_global_state_comes_back_once_with_the_total_of_all_streams(moto_lake: ProcessLake) -> None:
+def test_a_global_state_comes_back_once_with_the_total_of_all_streams(lake: Lake) -> None:
     shared = {
         "shared_state": {"lsn": BIG},
         "stream_states": [{"stream_descriptor": {"name": "users", "namespace": "shop"}, "stream_state": {}}],
@@ -108,7 +110,7 @@ def test_a_global_state_comes_back_once_with_the_total_of_all_streams(moto_lake:
     sent = [line({"type": "STATE", "state": {"type": "GLOBAL", "id": number, "global": shared}}) for number in (1, 2)]
     messages = [*users(range(3)), *users(range(2), "orders"), sent[0], *users([3]), sent[1], complete("users"), complete("orders")]
 
-    outcome = moto_lake.connector().write(TWO_STREAMS, messages).expect_success()
+    outcome = lake.connector().write(TWO_STREAMS, messages).expect_success()
 
     assert [without_counts(answer) for answer in outcome.state_lines] == sent
     assert counts(outcome) == [5.0, 1.0]
@@ -116,52 +118,68 @@ def test_a_global_state_comes_back_once_with_the_total_of_all_streams(moto_lake:
     assert [totals(state["global"]["stream_states"][0]) for state in outcome.states] == own
     others = size(*users(range(2), "orders"))
     assert [totals(state) for state in outcome.states] == [(records + 2, bytes_ + others) for records, bytes_ in own]
-    assert (moto_lake.ids(), moto_lake.ids(("shop", "orders"))) == ([0, 1, 2, 3], [0, 1])
-    moto_lake.verify_at_rest()
+    assert (lake.ids(USERS), lake.ids(("shop", "orders"))) == ([0, 1, 2, 3], [0, 1])
+    lake.verify_at_rest()
 
 
-def test_a_legacy_state_comes_back_as_it_came(moto_lake: ProcessLake) -> None:
+def test_a_legacy_state_comes_back_as_it_came(lake: Lake) -> None:
     sent = [
         line({"type": "STATE", "state": {"data": {"users": {"cursor": BIG}}}}),
         line({"type": "STATE", "state": {"type": "LEGACY", "data": {}}}),
     ]
     messages = [*users(range(3)), sent[0], *users([3, 4]), sent[1], complete("users"), complete("orders")]
 
-    outcome = moto_lake.connector().write(TWO_STREAMS, messages).expect_success()
+    outcome = lake.connector().write(TWO_STREAMS, messages).expect_success()
 
     assert [without_counts(answer) for answer in outcome.state_lines] == sent
     assert counts(outcome) == [3.0, 2.0]
     assert [totals(state) for state in outcome.states] == [(3, size(*users(range(3)))), (5, size(*users(range(5))))]
-    assert moto_lake.ids() == [0, 1, 2, 3, 4]
+    assert lake.ids(USERS) == [0, 1, 2, 3, 4]
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """A sync of a source that leaves without a status: how long each STATE took, and how the sync ended."""
+
+    lake: Lake
+    waits: list[float]
+    error: SyncError
 
 
 @pytest.fixture(scope="module")
-def idle_source(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[float], Outcome, ProcessLake]:
-    """A source that sends a checkpoint, falls silent with stdin open until its STATE is back, and in the end leaves without a status."""
-    lake = ProcessLake.of(new_bucket(moto), tmp_path_factory.mktemp("idle"))
-    waits = []
-    with lake.connector(batching=SECOND_BATCH_AGE).start(catalog(stream())) as sync:
+def idle_source(make_lake: Callable[[], Lake]) -> Idle:
+    """A source that sends a checkpoint, falls silent until its STATE is back, and in the end leaves without a status."""
+    lake, waits = make_lake(), []
+    lake.limits = replace(LARGE, age_s=0.2)
+
+    def blocks() -> Iterator[bytes]:
         for number in range(3):
             sent = time.monotonic()
-            sync.send(record({"id": number}), state(number)).wait_for_states(number + 1)
+            yield record({"id": number}) + state(number)
+            while len(lake.states) <= number:
+                assert time.monotonic() - sent < 60, "the STATE never came"
+                time.sleep(0.02)
+                yield b""
             waits.append(time.monotonic() - sent)
-        outcome = sync.send(record({"id": 99})).end_input().finish()
-    return waits, outcome, lake
+        yield record({"id": 99})
+
+    with pytest.raises(SyncError) as raised:
+        lake.sync(catalog(stream()), blocks())
+    return Idle(lake, waits, raised.value)
 
 
-def test_states_come_out_while_stdin_is_open_and_idle(idle_source: tuple[list[float], Outcome, ProcessLake]) -> None:
-    waits, outcome, _ = idle_source
-    assert [cursor_of(answer) for answer in outcome.state_lines] == [0, 1, 2]
-    assert max(waits[1:]) < 15, f"a batch may be 1 s old, and its STATE took {waits}"
+def test_states_come_out_while_stdin_is_open_and_idle(idle_source: Idle) -> None:
+    assert idle_source.lake.cursors() == [0, 1, 2]
+    assert max(idle_source.waits[1:]) < 15, f"a batch may be 0.2 s old, and its STATE took {idle_source.waits}"
 
 
-def test_an_input_that_ends_without_a_status_is_a_transient_failure(idle_source: tuple[list[float], Outcome, ProcessLake]) -> None:
-    _, outcome, _ = idle_source
-    assert "shop.users" in outcome.expect_failure("transient_error").error_message
+def test_an_input_that_ends_without_a_status_is_a_transient_failure(idle_source: Idle) -> None:
+    assert isinstance(idle_source.error, TransientError)
+    assert "shop.users" in idle_source.error.message
 
 
-def test_records_behind_the_last_state_of_an_incomplete_stream_are_not_kept(idle_source: tuple[list[float], Outcome, ProcessLake]) -> None:
-    _, _, lake = idle_source
+def test_records_behind_the_last_state_of_an_incomplete_stream_are_not_kept(idle_source: Idle) -> None:
+    lake = idle_source.lake
     assert lake.ids() == [0, 1, 2]
     lake.verify()
     assert lake.bucket.open_uploads() == []
