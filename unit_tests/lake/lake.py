@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from destination_s3_spark import tables
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.log import Chain as OwnChain
 from destination_s3_spark.config.config import Config
@@ -92,6 +93,7 @@ class Lake(LakeContents):
             yield from messages
             yield from dying.silence(states)
             self.memory.hook = lambda _: Fate.CRASH_BEFORE
+            raise Crash
 
         with pytest.raises(Crash):
             dying.sync(catalog, blocks(), **options)
@@ -127,6 +129,10 @@ class Lake(LakeContents):
 
     def factory(self) -> TableFactory:
         return TableFactory(self.config(), self.store, self.started_at or datetime.now(UTC))
+
+    def read(self, name: str = "users", *, fresh: bool = False) -> Any:
+        """A table without a namespace as Python programs read it: a dataset, or with `fresh` the rows that wait, too."""
+        return tables.read(self.raw_config(), name, fresh=True) if fresh else tables.read(self.raw_config(), name)
 
     def verified(self) -> Verified:
         """What `verify` finds in the only table."""
