@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from integration_tests.formats.forms import Form, exact_json, rows_of
-from integration_tests.formats.landing import cell
+from unit_tests.sync.forms.forms import Form, exact_json, rows_of
+from unit_tests.sync.forms.landing import cell
 from integration_tests.lake import ProcessLake
 from unit_tests.lake.buckets import S3Server, new_bucket
 from unit_tests.lake.chain_reader import Chain, StreamName

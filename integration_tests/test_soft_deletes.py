@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from integration_tests.corpus_cases import CaseSync, comparable, load, sorted_rows
-from integration_tests.formats.forms import Form
+from unit_tests.lake.corpus_cases import CaseSync, comparable, load, sorted_rows
+from unit_tests.sync.forms.forms import Form
 from integration_tests.lake import ProcessLake
 from unit_tests.lake.buckets import S3Server, new_bucket
 from unit_tests.lake.chain_reader import StreamName

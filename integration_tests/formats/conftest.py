@@ -1,29 +1,10 @@
-"""One sync of every case for each form of files, shared by the tests of this directory."""
+"""One sync of every case for each form of files, into buckets in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
+from unit_tests.lake import memory_s3
+from unit_tests.sync.forms.fixtures import landed
 
-import pytest
+__all__ = ["landed"]
 
-from integration_tests.formats.forms import Form
-from integration_tests.formats.landing import Landing
-from integration_tests.lake import ProcessLake
-from unit_tests.lake.buckets import S3Server, new_bucket
-
-Landed: TypeAlias = Callable[[Form], Landing]
-
-
-@pytest.fixture(scope="session")
-def landed(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Landed:
-    """The tables of all cases in files of a form. Each form's sync runs once, when it is first asked for."""
-    landings: dict[Form, Landing] = {}
-
-    def of(form: Form) -> Landing:
-        if form not in landings:
-            lake = ProcessLake.of(new_bucket(moto), tmp_path_factory.mktemp(form.value))
-            landings[form] = Landing.run(lake, form)
-        return landings[form]
-
-    return of
+memory_s3.install()

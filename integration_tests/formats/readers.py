@@ -16,8 +16,8 @@ import pyarrow.json
 import pyarrow.parquet as pq
 from pyspark.errors import PySparkException
 
-from integration_tests.formats.forms import Form, avro_schema, read_avro
 from unit_tests.lake.table_readers import META_COLUMNS
+from unit_tests.sync.forms.forms import Form, avro_schema, read_avro
 
 REFUSALS = (duckdb.Error, polars.exceptions.PolarsError, pa.ArrowException, PySparkException)
 """What readers raise for a file they do not read."""

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from integration_tests.formats.conftest import Landed
-from integration_tests.formats.forms import Form
-from integration_tests.formats.landing import TIME_FORMS, TYPES, Landing
-from integration_tests.formats.own_cases import TYPE_TABLES, TypeCase
 from integration_tests.formats.readers import REFUSALS, Column, Reader, read, readers_of
+from unit_tests.sync.forms.fixtures import Landed
+from unit_tests.sync.forms.forms import Form
+from unit_tests.sync.forms.landing import TIME_FORMS, TYPES, Landing
+from unit_tests.sync.forms.own_cases import TYPE_TABLES, TypeCase
 
 DOCUMENTS = (Path(__file__).parents[2] / "docs" / "formats.md", Path(__file__).with_name("inferred_types.md"))
 SECTIONS: Mapping[str, Form] = {

@@ -1,6 +1,6 @@
 """Airbyte's own cases over the typer: what newer destinations must make of single values, and all end-to-end records.
 
-The data is that of the integration tests (`integration_tests/corpus`; its README names the origin and the licence).
+The data is that of the end-to-end tests (`unit_tests/lake/corpus`; its README names the origin and the licence).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from destination_s3_spark.schema.json_schema import stream_fields
 from destination_s3_spark.stream_id import StreamId
 from unit_tests.cases import each
 
-CORPUS = Path(__file__).parents[2] / "integration_tests" / "corpus"
+CORPUS = Path(__file__).parents[1] / "lake" / "corpus"
 COERCIONS: dict[str, Any] = json.loads((CORPUS / "data_coercion_cases.json").read_text(encoding="utf-8"))
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable
 from typing import TypeAlias
 
 import pytest
 
-from integration_tests.corpus_cases import PARQUET_VARIANTS, CaseSync, comparable, load, sorted_rows
-from integration_tests.lake import ProcessLake
-from unit_tests.lake.buckets import S3Server, new_bucket
 from unit_tests.lake.chain_reader import StreamName
+from unit_tests.lake.corpus_cases import PARQUET_VARIANTS, CaseSync, comparable, load, sorted_rows
+from unit_tests.lake.lake import Lake
 from unit_tests.lake.messages import JsonObject
 from unit_tests.lake.outcome import Outcome
 from unit_tests.lake.table_readers import Row
@@ -23,13 +22,13 @@ Tables: TypeAlias = dict[StreamName, list[Row]]
 
 
 @pytest.fixture(scope="module")
-def landed(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> tuple[Tables, Outcome]:
+def landed(make_lake: Callable[[], Lake]) -> tuple[Tables, Outcome]:
     """The tables of all cases in one sync, and what the sync said."""
-    lake = ProcessLake.of(new_bucket(moto), tmp_path_factory.mktemp("corpus"))
+    lake = make_lake()
     syncs = [sync for case in CASES for sync in case_syncs(case)]
     streams = [stream for sync in syncs for stream in without_truncate(sync.catalog)["streams"]]
     messages = [message for sync in syncs for message in (*sync.messages, *sync.completions)]
-    outcome = lake.connector().write({"streams": streams}, messages, timeout_s=240).expect_success()
+    outcome = lake.connector().write({"streams": streams}, messages).expect_success()
     lake.verify_at_rest()
     return lake.tables(), outcome
 
@@ -54,9 +53,9 @@ VARIANT_OF = {INTERRUPTED: "otherwise", KILLED: "commits_incrementally"}
 
 
 @pytest.fixture(scope="module")
-def later(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Tables]]:
+def later(make_lake: Callable[[], Lake]) -> dict[str, list[Tables]]:
     """The tables of each case after each of its syncs. The first ones run together, and so do the last ones."""
-    lake = ProcessLake.of(new_bucket(moto), tmp_path_factory.mktemp("later"))
+    lake = make_lake()
     found: dict[str, list[Tables]] = {case: [] for case in LATER_SYNCS}
 
     def look(*cases: str) -> None:
@@ -66,11 +65,8 @@ def later(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
 
     firsts = [case for case in LATER_SYNCS if case != KILLED]
     (to_kill, *_), (_, without_status, _) = case_syncs(KILLED), case_syncs(INTERRUPTED)
-    with lake.connector(batching={"max_batch_age_s": 1}).start(to_kill.catalog) as sync:
-        sync.send(*to_kill.messages)
-        run_together(lake, [case_syncs(case)[0] for case in firsts])
-        sync.wait_for_states(1)
-        sync.kill()
+    lake.killed(to_kill.catalog, to_kill.messages)
+    run_together(lake, [case_syncs(case)[0] for case in firsts])
     look(*LATER_SYNCS)
     lake.connector().write(without_status.catalog, without_status.messages).expect_failure("transient_error")
     look(INTERRUPTED)
@@ -81,7 +77,7 @@ def later(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     return found
 
 
-def run_together(lake: ProcessLake, syncs: list[CaseSync]) -> None:
+def run_together(lake: Lake, syncs: list[CaseSync]) -> None:
     streams = [stream for sync in syncs for stream in sync.catalog["streams"]]
     lake.connector().write({"streams": streams}, [line for sync in syncs for line in (*sync.messages, *sync.completions)]).expect_success()
 
@@ -120,30 +116,27 @@ def test_the_state_is_the_one_of_the_case(landed: tuple[Tables, Outcome]) -> Non
 
 
 @pytest.mark.parametrize("case", ["testNoColumns", "testNoData"])
-def test_rows_are_those_of_the_case_after_every_sync(moto_lake: ProcessLake, case: str) -> None:
-    connector = moto_lake.connector()
+def test_rows_are_those_of_the_case_after_every_sync(lake: Lake, case: str) -> None:
+    connector = lake.connector()
     for sync in load(case):
         connector.write(sync.catalog, [*sync.messages, *sync.completions]).expect_success()
         ((stream, expected),) = sync.expected_rows().items()
-        found = moto_lake.tables().get(stream, [])
+        found = lake.tables().get(stream, [])
         assert sorted_rows([comparable(row) for row in found]) == sorted_rows(expected)
-    moto_lake.verify_at_rest()
+    lake.verify_at_rest()
 
 
-def test_a_state_of_mid_sync_is_acknowledged_and_its_record_survives_the_kill(moto_lake: ProcessLake) -> None:
+def test_a_state_of_mid_sync_is_acknowledged_and_its_record_survives_the_kill(lake: Lake) -> None:
     interrupted, after = load("testMidSyncCheckpointingStreamState")
-    connector = moto_lake.connector(batching={"max_batch_age_s": 1})
-    with connector.start(interrupted.catalog) as sync:
-        (state_line,) = sync.send(*interrupted.messages).wait_for_states(1)
-        sync.kill()
-    state = json.loads(state_line)["state"]
+    (message,) = lake.killed(interrupted.catalog, interrupted.messages)
+    state = message["state"]
     assert state["destinationStats"]["recordCount"] == interrupted.expected["state"]["destinationStats.recordCount"]
     assert state["stream"]["stream_state"] == interrupted.expected["state"]["stream_state"]
 
-    connector.write(after.catalog, [*after.messages, *after.completions]).expect_success()
+    lake.connector().write(after.catalog, [*after.messages, *after.completions]).expect_success()
     ((stream, expected),) = after.expected_rows().items()
-    assert [comparable(row) for row in moto_lake.rows(stream)] == expected
-    moto_lake.verify()
+    assert [comparable(row) for row in lake.rows(stream)] == expected
+    lake.verify()
 
 
 def without_truncate(catalog: JsonObject) -> JsonObject:

@@ -6,11 +6,11 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from integration_tests.formats.conftest import Landed
-from integration_tests.formats.landing import TWO_SYNCS
-from integration_tests.lake import ProcessLake
+from unit_tests.lake.lake import Lake
 from unit_tests.lake.messages import catalog
 from unit_tests.lake.shop import complete, stream, users
+from unit_tests.sync.forms.fixtures import Landed
+from unit_tests.sync.forms.landing import TWO_SYNCS
 
 BUCKET_PATH = "lake/${NAMESPACE}-${STREAM_NAME}"
 PATH_FORMAT = (
@@ -23,15 +23,15 @@ KEY = re.compile(
 )
 
 
-def test_every_variable_of_the_templates_is_filled_in(moto_lake: ProcessLake) -> None:
+def test_every_variable_of_the_templates_is_filled_in(lake: Lake) -> None:
     names = {("shöp/eu", "us^ers"): ("shop/eu-us_ers", "shop/eu/us_ers"), (None, "orders +1"): ("-orders_+1", "orders_+1")}
     streams = [stream(name, namespace) for namespace, name in names]
     messages = [line for namespace, name in names for line in (*users([1], name, namespace), complete(name, namespace))]
     templates: dict[str, Any] = {"s3_bucket_path": BUCKET_PATH, "s3_path_format": PATH_FORMAT, "file_name_pattern": FILE_PATTERN}
     started = datetime.now(UTC)
-    moto_lake.connector(format={"format_type": "JSONL"}, **templates).write(catalog(*streams), messages).expect_success()
+    lake.connector(format={"format_type": "JSONL"}, **templates).write(catalog(*streams), messages).expect_success()
 
-    chains = moto_lake.chains()
+    chains = lake.chains()
     for name, (folder, path) in names.items():
         (key,) = chains[name].final_keys
         match = KEY.fullmatch(key.replace(folder, folder.replace("/", "|"), 1))

@@ -6,11 +6,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from integration_tests.formats.conftest import Landed
-from integration_tests.formats.forms import Form, avro_schema
-from integration_tests.formats.landing import OWN, TYPES
-from integration_tests.formats.own_cases import NAMES_GIVEN, TYPE_TABLES
 from unit_tests.lake.table_readers import META_COLUMNS
+from unit_tests.sync.forms.fixtures import Landed
+from unit_tests.sync.forms.forms import Form, avro_schema
+from unit_tests.sync.forms.landing import OWN, TYPES
+from unit_tests.sync.forms.own_cases import NAMES_GIVEN, TYPE_TABLES
 
 TEXT, INT, BOOL, DOUBLE = ("BYTE_ARRAY", "String"), ("INT64", "None"), ("BOOLEAN", "None"), ("DOUBLE", "None")
 DATE = ("INT32", "Date")

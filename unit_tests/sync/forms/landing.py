@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from integration_tests.corpus_cases import CaseSync, load
-from integration_tests.formats.forms import Form, Number, exact_json, rows_of
-from integration_tests.formats.own_cases import OWN_CASES, TYPE_TABLES
-from integration_tests.lake import ProcessLake
 from unit_tests.lake.chain_reader import Chain, StreamName
+from unit_tests.lake.corpus_cases import CaseSync, load
+from unit_tests.lake.lake import Lake
 from unit_tests.lake.messages import EMITTED_AT_MS
 from unit_tests.lake.outcome import BUCKET_PATH, Outcome
 from unit_tests.lake.shop import complete, record, stream
 from unit_tests.lake.table_readers import Row
+from unit_tests.sync.forms.forms import Form, Number, exact_json, rows_of
+from unit_tests.sync.forms.own_cases import OWN_CASES, TYPE_TABLES
 
 OWN, TYPES = "own", "types"
 TIME_CASES = ("times", "nested")
@@ -57,14 +57,14 @@ def case_syncs(case: str) -> list[CaseSync]:
 class Landing:
     """What the syncs of a form left in a bucket. `keys` and `outcomes` have an entry per sync."""
 
-    lake: ProcessLake
+    lake: Lake
     form: Form
     keys: list[dict[str, bytes]] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)
     chains: dict[StreamName, Chain] = field(default_factory=dict)
 
     @classmethod
-    def run(cls, lake: ProcessLake, form: Form) -> Landing:
+    def run(cls, lake: Lake, form: Form) -> Landing:
         """File names are the same in every sync, so that only the connector keeps them apart."""
         landing = cls(lake, form)
         pattern: dict[str, Any] = {"s3_path_format": "${NAMESPACE}/${STREAM_NAME}/", "file_name_pattern": "data{format_extension}"}

@@ -14,7 +14,7 @@ from typing import Any
 
 import fastavro
 
-from integration_tests.corpus_cases import comparable
+from unit_tests.lake.corpus_cases import comparable
 from unit_tests.lake.messages import JsonObject
 from unit_tests.lake.table_readers import META_COLUMNS, Row, read_pyarrow
 

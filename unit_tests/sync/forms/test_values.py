@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from integration_tests.corpus_cases import AVRO_VARIANTS, PARQUET_VARIANTS, load
-from integration_tests.formats.conftest import Landed
-from integration_tests.formats.forms import Form
-from integration_tests.formats.landing import OWN, case_syncs, cases_of, own_cases_of, own_row
-from integration_tests.formats.own_cases import NULLED, OWN_CASES
-from integration_tests.lake import ProcessLake
+from unit_tests.lake.corpus_cases import AVRO_VARIANTS, PARQUET_VARIANTS, load
+from unit_tests.lake.lake import Lake
 from unit_tests.lake.table_readers import Row
+from unit_tests.sync.forms.fixtures import Landed
+from unit_tests.sync.forms.forms import Form
+from unit_tests.sync.forms.landing import OWN, case_syncs, cases_of, own_cases_of, own_row
+from unit_tests.sync.forms.own_cases import NULLED, OWN_CASES
 
 TYPED = (Form.PARQUET, Form.AVRO)
 TEXTS = (Form.JSONL, Form.JSONL_FLAT, Form.CSV, Form.CSV_FLAT)
@@ -77,11 +77,11 @@ def test_our_own_cases_pass_through(landed: Landed, form: Form, name: str) -> No
         (Form.AVRO, "testUnknownTypes", 'field "name": its JSON schema has the unknown type "potato"'),
     ],
 )
-def test_a_schema_no_type_fits_fails_before_anything_is_written(moto_lake: ProcessLake, form: Form, case: str, said: str) -> None:
+def test_a_schema_no_type_fits_fails_before_anything_is_written(lake: Lake, form: Form, case: str, said: str) -> None:
     (sync,) = load(case)
-    outcome = moto_lake.connector(format=form.config).write(sync.catalog, [*sync.messages, *sync.completions])
+    outcome = lake.connector(format=form.config).write(sync.catalog, [*sync.messages, *sync.completions])
     assert said in outcome.expect_failure("config_error").error_message
-    assert moto_lake.bucket.list_keys() == []
+    assert lake.bucket.list_keys() == []
 
 
 def comparable_changes(row: Row) -> Row:
