@@ -18,7 +18,7 @@ USERS_SCHEMA: JsonObject = {"type": "object", "properties": {"id": {"type": "int
 
 def line(message: Mapping[str, Any]) -> bytes:
     """Return a message as one line of stdin."""
-    return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode(errors="backslashreplace") + b"\n"
 
 
 def catalog(*streams: JsonObject) -> JsonObject:
@@ -72,7 +72,7 @@ class Source:
         columns: Sequence[Any] = [key] if isinstance(key, str) else key
         paths = [[column] if isinstance(column, str) else [*column] for column in columns]
         path = [cursor] if isinstance(cursor, str) else [*cursor]
-        named = {"primary_key": paths, "cursor_field": path}
+        named = {"primary_key": paths if key else [], "cursor_field": path if cursor else []}
         ids = {"generation_id": generation, "minimum_generation_id": minimum_generation, "sync_id": sync_id}
         chosen = {field: value for field, value in named.items() if value}
         known = {field: value for field, value in ids.items() if value is not None}
