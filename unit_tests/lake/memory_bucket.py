@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import Enum
@@ -33,6 +34,8 @@ class Fate(Enum):
     CRASH_AFTER = "crash after"
     LOST_BEFORE = "lost before"
     LOST_AFTER = "lost after"
+    REPEATED = "repeated"
+    """Its answer got lost, and the client sent it again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +95,8 @@ class MemoryBucket:
         self.least_part_bytes = LEAST_PART_BYTES
         self.completes_again = True
         """Whether a repeated CompleteMultipartUpload succeeds, as on AWS. MinIO and others know no such upload any more."""
-        self.has_conditions = True
-        """Whether PutObject looks at its conditions. Stores that do not know them overwrite."""
+        self.has_conditions: Callable[[str], bool] = lambda _: True
+        """Whether PutObject looks at its conditions, by the key. Stores that do not know them overwrite."""
         self.versioning: str | None = None
         self.watch: Watch | None = None
         """Receives key, bytes and +1 or -1 when an upload appears as an object and when an object goes."""
@@ -177,6 +180,7 @@ class MemoryBucket:
             call = S3Call(len(self.calls) + 1, action, key, parameters)
             self.calls.append(call)
         fate = None if self._hook is None else self._hook(call)
+        fate, effect = _sent_again(effect) if fate is Fate.REPEATED else (fate, effect)
         with self._lock:
             if fate in (Fate.CRASH_BEFORE, Fate.CRASH_AFTER):
                 self._is_dead = True
@@ -231,3 +235,16 @@ def refusal(status: int, code: str, action: str) -> ClientError:
     """Return an error answer as botocore raises it."""
     metadata: Any = {"HTTPStatusCode": status, "HTTPHeaders": {}, "RetryAttempts": 0, "RequestId": "memory"}
     return ClientError({"Error": {"Code": code, "Message": code}, "ResponseMetadata": metadata}, action)
+
+
+def _sent_again(effect: Callable[[], dict[str, Any]]) -> tuple[None, Callable[[], dict[str, Any]]]:
+    """Return an effect that takes place twice, and whose second answer is the one that arrives."""
+
+    def both() -> dict[str, Any]:
+        with suppress(ClientError):
+            effect()
+        answer = effect()
+        answer["ResponseMetadata"]["RetryAttempts"] = 1
+        return answer
+
+    return None, both

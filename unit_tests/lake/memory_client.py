@@ -103,7 +103,7 @@ class MemoryClient:
 
         def effect() -> dict[str, Any]:
             now = bucket.versions.get(Key, [Version("", None)])[-1]
-            if bucket.has_conditions:
+            if bucket.has_conditions(Key):
                 if IfNoneMatch is not None and now.body is not None:
                     raise refusal(412, "PreconditionFailed", "PutObject")
                 if IfMatch is not None and now.body is None:
@@ -114,7 +114,8 @@ class MemoryClient:
             bucket.write(Key, version)
             return _answer(ETag=version.etag, **_version(bucket, version))
 
-        return self._answered(bucket, "PutObject", Key, {"IfNoneMatch": IfNoneMatch, "IfMatch": IfMatch, **more}, effect)
+        parameters = {"Metadata": Metadata, "IfNoneMatch": IfNoneMatch, "IfMatch": IfMatch, **more}
+        return self._answered(bucket, "PutObject", Key, parameters, effect)
 
     def delete_object(self, Bucket: str, Key: str, VersionId: str | None = None, **more: Any) -> dict[str, Any]:
         bucket = _bucket(Bucket, "DeleteObject")
@@ -159,11 +160,13 @@ class MemoryClient:
             objects = [name for name in page if name in bucket.versions]
             prefixes = [name for name in page if name not in bucket.versions]
             contents = [_listed(name, bucket.versions[name][-1]) for name in objects]
-            return _answer(
+            answer = _answer(
                 **found,
                 **({"Contents": contents} if contents else {}),
                 **({"CommonPrefixes": [{"Prefix": name} for name in prefixes]} if prefixes else {}),
             )
+            answer["ResponseMetadata"]["HTTPHeaders"]["date"] = formatdate(time.time(), usegmt=True)  # what a look at the clocks asks for
+            return answer
 
         return self._answered(bucket, "ListObjectsV2", Prefix, {"Delimiter": Delimiter, "MaxKeys": MaxKeys, **more}, effect)
 
@@ -384,5 +387,4 @@ def _bytes(body: Any) -> bytes:
 
 
 def _answer(status: int = 200, /, **content: Any) -> dict[str, Any]:
-    headers = {"date": formatdate(time.time(), usegmt=True)}
-    return {"ResponseMetadata": {"HTTPStatusCode": status, "HTTPHeaders": headers, "RetryAttempts": 0}, **content}
+    return {"ResponseMetadata": {"HTTPStatusCode": status, "HTTPHeaders": {}, "RetryAttempts": 0}, **content}
