@@ -29,13 +29,14 @@ from destination_s3_spark.formats.file_format import (
     require_columns,
 )
 from destination_s3_spark.formats.file_statistics import WrittenFile
-from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.table_paths import PUBLISHED_FOLDERS
 from destination_s3_spark.tables.publishers import registry as publishers
 from destination_s3_spark.tables.publishers.publication import PublisherKind, ShownTable
-from unit_tests.sync.inline_lake import InlineLake, records, state, status
+from unit_tests.lake.lake import Lake
+from unit_tests.lake.messages import JsonObject, complete, state, stream, users
+from unit_tests.lake.messages import catalog as catalog_of
 
 
 class FeatherFile(FileWriter[pa.RecordBatch]):
@@ -110,19 +111,17 @@ def listings(_config: Config, tables: Sequence[ShownTable]) -> dict[ShownTable, 
 LISTING = PublisherKind(listings, lambda *_: None)
 
 
-class FeatherLake(InlineLake):
-    def config(self) -> Config:
-        return super().config().model_copy(update={"format": FeatherFormat()})
+class FeatherLake(Lake):
+    def config(self, **options: Any) -> Config:
+        return super().config(**options).model_copy(update={"format": FeatherFormat()})
 
-    def rows(self) -> list[dict[str, Any]]:
+    def feather_rows(self) -> list[dict[str, Any]]:
         return [row for body in self.files(".arrows") for row in pa.ipc.open_stream(body).read_all().to_pylist()]
 
 
-def catalog(mode: str, generation: int = 1, minimum: int = 0) -> Catalog:
-    stream = {"name": "users", "json_schema": {"type": "object", "properties": {"id": {"type": "integer"}}}, "supported_sync_modes": []}
-    ids = {"generation_id": generation, "minimum_generation_id": minimum, "sync_id": generation}
-    configured = {"stream": stream, "sync_mode": "incremental", "destination_sync_mode": mode, "primary_key": [["id"]], **ids}
-    return parse_catalog(json.dumps({"streams": [configured]}).encode())
+def catalog(mode: str, generation: int = 1, minimum: int = 0) -> JsonObject:
+    ids: dict[str, Any] = {"generation": generation, "minimum_generation": minimum, "sync_id": generation}
+    return catalog_of(stream(mode=mode, key="id", **ids))
 
 
 @pytest.fixture(autouse=True)
@@ -136,19 +135,21 @@ def _entered(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_table_in_a_new_format_is_appended_to_merged_and_refreshed(mode: str, s3_settings: S3Settings, tmp_path: Path) -> None:
     lake = FeatherLake(s3_settings, tmp_path)
     for ids in (range(10), range(5, 15)):
-        lake.sync(catalog(mode), [records(ids), state(1), status("COMPLETE")])
-    assert sorted(row["id"] for row in lake.rows()) == sorted({*range(15)} if mode == "append_dedup" else [*range(10), *range(5, 15)])
+        lake.sync(catalog(mode), [*users(ids), state(1), complete()])
+    assert sorted(row["id"] for row in lake.feather_rows()) == sorted(
+        {*range(15)} if mode == "append_dedup" else [*range(10), *range(5, 15)]
+    )
     assert lake.files(".parquet") == []
 
-    lake.sync(catalog(mode, 2, 2), [records(range(3)), state(1), status("COMPLETE")])
-    assert sorted(row["id"] for row in lake.rows()) == [0, 1, 2]
+    lake.sync(catalog(mode, 2, 2), [*users(range(3)), state(1), complete()])
+    assert sorted(row["id"] for row in lake.feather_rows()) == [0, 1, 2]
 
 
 def test_a_new_publisher_shows_the_table_after_every_change(s3_settings: S3Settings, tmp_path: Path) -> None:
-    lake = InlineLake(s3_settings, tmp_path)
+    lake = Lake(s3_settings, tmp_path)
     shown = []
     for generation, ids in ((1, range(10)), (1, range(5, 15)), (2, range(3)), (2, ())):
-        lake.sync(catalog("append_dedup", generation, generation), [records(ids), state(1), status("COMPLETE")])
+        lake.sync(catalog("append_dedup", generation, generation), [*users(ids), state(1), complete()])
         (body,) = lake.files("_listing/table.json")
         shown.append(sum(json.loads(body)["rows"]))
     assert shown == [10, 15, 3, 3]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -10,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from destination_s3_spark.errors import ConfigError, TransientError
-from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.storage.client import s3_client
-from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.updates.resources import MergeTime
-from unit_tests.sync.inline_lake import InlineLake, line, state, status
+from unit_tests.lake.lake import Lake
+from unit_tests.lake.messages import JsonObject, records, state, status, stream
+from unit_tests.lake.messages import catalog as catalog_of
 
 ROOT = "lake/users/"
 OLD = f"{ROOT}2026_01_01_1700000000000_0.parquet"
@@ -26,57 +25,46 @@ SCHEMA = {"type": "object", "properties": {"id": {"type": "integer"}}}
 
 
 @pytest.fixture
-def lake(s3_settings: S3Settings, tmp_path: Path) -> InlineLake:
+def lake(s3_settings: S3Settings, tmp_path: Path) -> Lake:
     client = s3_client(s3_settings)
     for key, generation in [(OLD, "4"), *((key, "5") for key in ACKNOWLEDGED)]:
         client.put_object(Bucket=s3_settings.bucket, Key=key, Body=b"PAR1", Metadata={"ab-generation-id": generation})
-    return InlineLake(s3_settings, tmp_path)
+    return Lake(s3_settings, tmp_path)
 
 
-def catalog(generation: int, minimum: int, mode: str = "append") -> Catalog:
-    stream = {
-        "stream": {"name": "users", "json_schema": SCHEMA, "supported_sync_modes": ["full_refresh"]},
-        "sync_mode": "full_refresh",
-        "destination_sync_mode": mode,
-        "primary_key": [["id"]],
-        "generation_id": generation,
-        "minimum_generation_id": minimum,
-        "sync_id": 1,
-    }
-    return parse_catalog(json.dumps({"streams": [stream]}).encode())
+def catalog(generation: int, minimum: int, mode: str = "append") -> JsonObject:
+    return catalog_of(stream(schema=SCHEMA, mode=mode, key="id", generation=generation, minimum_generation=minimum, sync_id=1))
 
 
-def sync(lake: InlineLake, generation: int, minimum: int, ids: Sequence[int | str] = (), mode: str = "append") -> None:
-    records = [line({"type": "RECORD", "record": {"stream": "users", "emitted_at": 1, "data": {"id": one}}}) for one in ids]
-    lake.sync(catalog(generation, minimum, mode), [*records, state(len(ids)), status("COMPLETE")])
+def sync(lake: Lake, generation: int, minimum: int, ids: Sequence[int | str] = (), mode: str = "append") -> None:
+    lake.sync(catalog(generation, minimum, mode), [records({"id": one} for one in ids), state(len(ids)), status("COMPLETE")])
 
 
-def cut(lake: InlineLake, generation: int, minimum: int, ids: Sequence[int] = (), mode: str = "append") -> None:
-    records = [line({"type": "RECORD", "record": {"stream": "users", "emitted_at": 1, "data": {"id": one}}}) for one in ids]
+def cut(lake: Lake, generation: int, minimum: int, ids: Sequence[int] = (), mode: str = "append") -> None:
     with pytest.raises(TransientError):
-        lake.sync(catalog(generation, minimum, mode), [*records, state(len(ids)), status("INCOMPLETE")])
+        lake.sync(catalog(generation, minimum, mode), [records({"id": one} for one in ids), state(len(ids)), status("INCOMPLETE")])
 
 
-def keys(lake: InlineLake) -> list[str]:
+def keys(lake: Lake) -> list[str]:
     """The table's files that destination-s3 wrote."""
-    return sorted(found.key for found in S3Store(lake.settings).list(ROOT) if found.key in {OLD, *ACKNOWLEDGED})
+    return sorted(found.key for found in lake.store.list(ROOT) if found.key in {OLD, *ACKNOWLEDGED})
 
 
-def own_rows(lake: InlineLake) -> int:
-    listed = S3Store(lake.settings).get(f"{ROOT}_symlink_format_manifest/manifest").decode().split()
+def own_rows(lake: Lake) -> int:
+    listed = lake.store.get(f"{ROOT}_symlink_format_manifest/manifest").decode().split()
     names = [entry.removeprefix(f"s3://{lake.settings.bucket}/") for entry in listed]
     assert sorted(name for name in names if name in {OLD, *ACKNOWLEDGED}) == keys(lake), "what readers of the manifest see is what is there"
     return len(names) - len(keys(lake))
 
 
-def test_files_of_the_refresh_stay_when_it_completes(lake: InlineLake) -> None:
+def test_files_of_the_refresh_stay_when_it_completes(lake: Lake) -> None:
     sync(lake, 5, 5, [1])
 
     assert (keys(lake), own_rows(lake)) == (ACKNOWLEDGED, 1)
 
 
 @pytest.mark.parametrize("policy", ["recover", "rewrite"])
-def test_a_type_does_not_change_in_place_beside_them(lake: InlineLake, policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_type_does_not_change_in_place_beside_them(lake: Lake, policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     sync(lake, 5, 0, [1, 2])
     lake.options = {"tables": {"schema_change": policy}}
     monkeypatch.setitem(SCHEMA, "properties", {"id": {"type": "string"}})
@@ -90,7 +78,7 @@ def test_a_type_does_not_change_in_place_beside_them(lake: InlineLake, policy: s
     assert (keys(lake), own_rows(lake)) == ([], 1)
 
 
-def test_they_stay_when_several_syncs_complete_it(lake: InlineLake) -> None:
+def test_they_stay_when_several_syncs_complete_it(lake: Lake) -> None:
     cut(lake, 5, 5, [1])
     cut(lake, 5, 5, [2])
     assert keys(lake) == [OLD, *ACKNOWLEDGED]
@@ -99,14 +87,14 @@ def test_they_stay_when_several_syncs_complete_it(lake: InlineLake) -> None:
     assert (keys(lake), own_rows(lake)) == (ACKNOWLEDGED, 2)
 
 
-def test_they_stay_when_another_refresh_of_the_same_generation_follows(lake: InlineLake) -> None:
+def test_they_stay_when_another_refresh_of_the_same_generation_follows(lake: Lake) -> None:
     sync(lake, 5, 5, [1])
     sync(lake, 5, 5, [2])
 
     assert (keys(lake), own_rows(lake)) == (ACKNOWLEDGED, 2)
 
 
-def test_they_stay_where_an_ordinary_sync_took_the_table_over(lake: InlineLake) -> None:
+def test_they_stay_where_an_ordinary_sync_took_the_table_over(lake: Lake) -> None:
     sync(lake, 5, 0, [1])
     assert keys(lake) == [OLD, *ACKNOWLEDGED]
     sync(lake, 5, 5, [2])
@@ -114,7 +102,7 @@ def test_they_stay_where_an_ordinary_sync_took_the_table_over(lake: InlineLake) 
     assert (keys(lake), own_rows(lake)) == (ACKNOWLEDGED, 2)
 
 
-def test_they_stay_when_the_refresh_is_cancelled_in_between(lake: InlineLake) -> None:
+def test_they_stay_when_the_refresh_is_cancelled_in_between(lake: Lake) -> None:
     cut(lake, 5, 5, [1])
     sync(lake, 5, 0, [2])
     assert (keys(lake), own_rows(lake)) == ([OLD, *ACKNOWLEDGED], 2)
@@ -123,14 +111,14 @@ def test_they_stay_when_the_refresh_is_cancelled_in_between(lake: InlineLake) ->
     assert (keys(lake), own_rows(lake)) == (ACKNOWLEDGED, 3)
 
 
-def test_the_next_generation_replaces_them(lake: InlineLake) -> None:
+def test_the_next_generation_replaces_them(lake: Lake) -> None:
     cut(lake, 5, 5, [1])
     sync(lake, 6, 6, [2])
 
     assert (keys(lake), own_rows(lake)) == ([], 1)
 
 
-def test_a_number_that_comes_again_says_nothing_about_them(lake: InlineLake) -> None:
+def test_a_number_that_comes_again_says_nothing_about_them(lake: Lake) -> None:
     sync(lake, 5, 0, [1])
     sync(lake, 6, 0, [2])
     sync(lake, 5, 5, [3])
@@ -139,7 +127,7 @@ def test_a_number_that_comes_again_says_nothing_about_them(lake: InlineLake) -> 
 
 
 @pytest.mark.parametrize("mode", ["append", "append_dedup", "overwrite"])
-def test_a_refresh_without_records_replaces_them_in_the_first_sync(lake: InlineLake, mode: str) -> None:
+def test_a_refresh_without_records_replaces_them_in_the_first_sync(lake: Lake, mode: str) -> None:
     with pytest.raises(TransientError):
         lake.sync(catalog(6, 6, mode), [status("INCOMPLETE")])
     assert keys(lake) == [OLD, *ACKNOWLEDGED]
@@ -152,18 +140,18 @@ def test_a_refresh_without_records_replaces_them_in_the_first_sync(lake: InlineL
 
 
 @pytest.mark.slow
-def test_a_deduplicated_table_cannot_go_on_with_the_refresh(lake: InlineLake) -> None:
+def test_a_deduplicated_table_cannot_go_on_with_the_refresh(lake: Lake) -> None:
     for _ in range(2):
         with pytest.raises(ConfigError, match=rf"2 files .* \(generation 5\), from '{ACKNOWLEDGED[0]}'.*Run a new refresh"):
             sync(lake, 5, 5, [1], "append_dedup")
         assert keys(lake) == [OLD, *ACKNOWLEDGED]
     sync(lake, 6, 6, [1, 1], "append_dedup")
 
-    assert (keys(lake), own_rows(lake), lake.ids()) == ([], 1, [1])
+    assert (keys(lake), own_rows(lake), lake.ids_in_folder()) == ([], 1, [1])
 
 
 @pytest.mark.parametrize("minimum", [0, 6], ids=["incremental", "refresh"])
-def test_they_stay_while_a_deduplicated_refresh_waits_for_a_merge_with_time(lake: InlineLake, minimum: int) -> None:
+def test_they_stay_while_a_deduplicated_refresh_waits_for_a_merge_with_time(lake: Lake, minimum: int) -> None:
     lake.merge_limits = {"time": MergeTime(timedelta())}
     sync(lake, 6, 6, [1, 1], "append_dedup")
     sync(lake, 6, minimum, [1, 2], "append_dedup")
@@ -172,4 +160,4 @@ def test_they_stay_while_a_deduplicated_refresh_waits_for_a_merge_with_time(lake
     lake.merge_limits = {}
     sync(lake, 6, minimum, [2, 3], "append_dedup")
 
-    assert (keys(lake), own_rows(lake), lake.ids()) == ([], 1, [1, 2, 3])
+    assert (keys(lake), own_rows(lake), lake.ids_in_folder()) == ([], 1, [1, 2, 3])

@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from destination_s3_spark.errors import ConfigError
-from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.storage.settings import S3Settings
 from unit_tests.examples import quick_first
-from unit_tests.sync.inline_lake import InlineLake, state, status
+from unit_tests.lake.lake import Lake
+from unit_tests.lake.messages import JsonObject, catalog, schema_of, state, status, stream
 
 PARQUET, AVRO = {"format_type": "Parquet"}, {"format_type": "Avro", "compression_codec": {"codec": "no compression"}}
 JSONL = {"format_type": "JSONL", "compression": {"compression_type": "No Compression"}}
@@ -36,37 +36,27 @@ def prices(precision: int, scale: int, **tables: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def lake(s3_settings: S3Settings, tmp_path: Path) -> InlineLake:
-    return InlineLake(s3_settings, tmp_path, options=prices(12, 2))
+def lake(s3_settings: S3Settings, tmp_path: Path) -> Lake:
+    return Lake(s3_settings, tmp_path, options=prices(12, 2))
 
 
 def items(
     mode: str = "append", key: str = "id", cursor: str | None = None, price: Mapping[str, Any] | None = None, *, cdc: bool = False
-) -> Catalog:
+) -> JsonObject:
     number = {"type": "number"}
     properties = {"id": {"type": "integer"}, "price": price or number, "seen": number, "note": {"type": "string"}}
     if cdc:
         properties["_ab_cdc_deleted_at"] = {"type": "string"}
-    entry = {
-        "stream": {"name": "items", "json_schema": {"type": "object", "properties": properties}, "supported_sync_modes": ["incremental"]},
-        "sync_mode": "incremental",
-        "destination_sync_mode": mode,
-        "primary_key": [[key]],
-        "cursor_field": [cursor] if cursor else [],
-        "generation_id": 1,
-        "minimum_generation_id": 0,
-        "sync_id": 1,
-    }
-    return parse_catalog(json.dumps({"streams": [entry]}).encode())
+    return catalog(stream("items", schema=schema_of(properties), mode=mode, key=key, cursor=cursor or "", sync_id=1))
 
 
-def sync(lake: InlineLake, sent: Iterable[str], catalog: Catalog | None = None, at: int = 1) -> None:
+def sync(lake: Lake, sent: Iterable[str], catalog: JsonObject | None = None, at: int = 1) -> None:
     """Sync records, given as the members of their data."""
     records = (f'{{"type":"RECORD","record":{{"stream":"items","emitted_at":{at},"data":{{{data}}}}}}}\n'.encode() for data in sent)
     lake.sync(catalog or items(), [*records, state(at, "items"), status("COMPLETE", "items")])
 
 
-def rows(lake: InlineLake) -> list[dict[str, Any]]:
+def rows(lake: Lake) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for body in lake.files(".parquet", "items"):
         found += pq.read_table(pa.BufferReader(body)).to_pylist()
@@ -77,18 +67,18 @@ def rows(lake: InlineLake) -> list[dict[str, Any]]:
     return found
 
 
-def notes(lake: InlineLake) -> list[str]:
+def notes(lake: Lake) -> list[str]:
     return sorted(row["note"] for row in rows(lake))
 
 
-def columns(lake: InlineLake) -> dict[str, str]:
+def columns(lake: Lake) -> dict[str, str]:
     """The data columns over all Parquet files, with their types."""
     schemas = (pq.read_schema(pa.BufferReader(body)) for body in lake.files(".parquet", "items"))
     return {field.name: str(field.type) for schema in schemas for field in schema if not field.name.startswith("_airbyte_")}
 
 
 @pytest.mark.parametrize("options", [PARQUET, AVRO], ids=lambda options: options["format_type"])
-def test_values_are_exact_and_what_they_lose_is_recorded(lake: InlineLake, options: dict[str, Any]) -> None:
+def test_values_are_exact_and_what_they_lose_is_recorded(lake: Lake, options: dict[str, Any]) -> None:
     lake.format = options
     texts = [
         "0.1",
@@ -115,20 +105,20 @@ def test_values_are_exact_and_what_they_lose_is_recorded(lake: InlineLake, optio
     ]
 
 
-def test_without_the_option_a_number_is_a_double(lake: InlineLake) -> None:
+def test_without_the_option_a_number_is_a_double(lake: Lake) -> None:
     lake.options = DOUBLE
     sync(lake, ['"id":1,"price":0.1'], items(price={"type": "number", "multipleOf": 0.01, "airbyte_type": "big_number"}))
     assert columns(lake)["price"] == "double"
 
 
-def test_declared_numbers_are_decimals(lake: InlineLake) -> None:
+def test_declared_numbers_are_decimals(lake: Lake) -> None:
     lake.options = {"tables": {"declared_decimals": True}}
     sync(lake, ['"id":1,"price":"12345678901234567890.123456789"'], items(price={"type": "string", "airbyte_type": "big_number"}))
     assert columns(lake) == {"id": "int64", "note": "string", "price": "decimal128(38, 9)", "seen": "double"}
     assert [row["price"] for row in rows(lake)] == [Decimal("12345678901234567890.123456789")]
 
 
-def test_text_stays_as_it_was_sent(lake: InlineLake) -> None:
+def test_text_stays_as_it_was_sent(lake: Lake) -> None:
     lake.format = JSONL
     sync(lake, ['"id":1,"price":1.50500000000000000001', '"id":2,"price":1e99'])
     assert [str(row["price"]) for row in rows(lake)] == ["1.50500000000000000001", "1E+99"]
@@ -136,7 +126,7 @@ def test_text_stays_as_it_was_sent(lake: InlineLake) -> None:
 
 @pytest.mark.parametrize("options", quick_first([PARQUET, AVRO, JSONL]), ids=lambda options: options["format_type"])
 @pytest.mark.parametrize("raw_tables", quick_first([True, False]))
-def test_keys_are_numbers(lake: InlineLake, options: dict[str, Any], raw_tables: bool) -> None:
+def test_keys_are_numbers(lake: Lake, options: dict[str, Any], raw_tables: bool) -> None:
     lake.format, lake.options = options, prices(12, 2, raw_tables=raw_tables)
     catalog = items("append_dedup", key="price")
     sent = ["-10", "-9.5", "-0.01", "0", "0.1", "9", "10.25", "9007199254.01", "9007199254.02"]
@@ -152,7 +142,7 @@ def test_keys_are_numbers(lake: InlineLake, options: dict[str, Any], raw_tables:
 
 
 @pytest.mark.parametrize("options", [PARQUET, AVRO, JSONL], ids=lambda options: options["format_type"])
-def test_a_cursor_is_compared_as_a_number(lake: InlineLake, options: dict[str, Any]) -> None:
+def test_a_cursor_is_compared_as_a_number(lake: Lake, options: dict[str, Any]) -> None:
     lake.format = options
     catalog = items("append_dedup", cursor="seen")
     sync(lake, ['"id":1,"seen":10.5,"note":"new"', '"id":1,"seen":9.75,"note":"old"', '"id":2,"seen":-1,"note":"b"'], catalog)
@@ -162,7 +152,7 @@ def test_a_cursor_is_compared_as_a_number(lake: InlineLake, options: dict[str, A
     assert notes(lake) == ["c", "least", "newest"]
 
 
-def test_a_column_that_becomes_a_decimal_is_recovered_and_found_again(lake: InlineLake) -> None:
+def test_a_column_that_becomes_a_decimal_is_recovered_and_found_again(lake: Lake) -> None:
     lake.options = DOUBLE
     sync(lake, ['"id":1,"price":0.1'])
     lake.options = prices(10, 2)
@@ -183,7 +173,7 @@ def test_a_column_that_becomes_a_decimal_is_recovered_and_found_again(lake: Inli
 
 
 @pytest.mark.parametrize("mode", quick_first(["append", "append_dedup"]))
-def test_a_rewritten_column_is_typed_again_from_the_records(lake: InlineLake, mode: str) -> None:
+def test_a_rewritten_column_is_typed_again_from_the_records(lake: Lake, mode: str) -> None:
     lake.options = {"tables": {"schema_change": "rewrite"}}
     sync(lake, ['"id":1,"price":123456789012345678.05', '"id":2,"price":1.005', '"id":3,"price":1e30'], items(mode))
     for number, digits in enumerate((20, 22), start=2):
@@ -201,7 +191,7 @@ def test_a_rewritten_column_is_typed_again_from_the_records(lake: InlineLake, mo
     assert not any(row["_airbyte_meta"]["changes"] for row in found.values())
 
 
-def test_without_a_raw_table_stored_values_are_cast_or_refused(lake: InlineLake) -> None:
+def test_without_a_raw_table_stored_values_are_cast_or_refused(lake: Lake) -> None:
     lake.options = {"tables": {"schema_change": "rewrite", "raw_tables": False}}
     sync(lake, ['"id":1,"price":0.1', '"id":2,"price":123456.75'])
     lake.options = prices(10, 2, schema_change="rewrite", raw_tables=False)
@@ -212,7 +202,7 @@ def test_without_a_raw_table_stored_values_are_cast_or_refused(lake: InlineLake)
         sync(lake, ['"id":4,"price":0.1'], at=3)
 
 
-def test_a_key_gets_another_precision_in_place(lake: InlineLake) -> None:
+def test_a_key_gets_another_precision_in_place(lake: Lake) -> None:
     catalog = items("append_dedup", key="price")
     lake.options = DOUBLE
     sync(lake, ['"price":0.1,"note":"a"', '"price":-2,"note":"b"', '"price":10,"note":"c"'], catalog)
@@ -223,7 +213,7 @@ def test_a_key_gets_another_precision_in_place(lake: InlineLake) -> None:
         assert columns(lake)["price"] == f"decimal128({digits}, 2)"
 
 
-def test_the_change_log_has_all_digits(lake: InlineLake) -> None:
+def test_the_change_log_has_all_digits(lake: Lake) -> None:
     lake.options = {**prices(38, 9), "change_log": {"enabled": True, "format": "jsonl", "before_image": "ALL"}}
     catalog = items("append_dedup", cdc=True)
     sync(lake, ['"id":1,"price":12345678901234567890.123456789', '"id":2,"price":0.1'], catalog)

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
+from destination_s3_spark import tables
 from destination_s3_spark.chain.files import FileEntry, FileKind
-from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.state import Contents, Counters
-from destination_s3_spark.protocol.catalog import Catalog, DestinationSyncMode
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.rules import MergeRule
 from destination_s3_spark.tables.updates.resources import MergeTime
 from destination_s3_spark.tables.updates.waiting import MOST_RUNS, runs_to_combine
+from unit_tests.lake.lake import Lake
+from unit_tests.lake.messages import state, status
 from unit_tests.places import table_of
-from unit_tests.sync.inline_lake import InlineLake, state, status
-from unit_tests.sync.test_dedup_sync import dedup_catalog, rows
-from unit_tests.sync.test_fresh_reads import fresh
+from unit_tests.sync.dedup_lake import contents, dedup_catalog, rows, runs, sync, table
 
 RARELY = {"tables": {"merge": [{"stream": "users", "at_least_every_hours": 24, "when_changed_percent": 50}]}}
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -33,39 +28,11 @@ DAY = timedelta(days=1)
 
 
 @pytest.fixture
-def lake(s3_settings: S3Settings, tmp_path: Path) -> InlineLake:
-    return InlineLake(s3_settings, tmp_path, options=RARELY)
+def lake(s3_settings: S3Settings, tmp_path: Path) -> Lake:
+    return Lake(s3_settings, tmp_path, options=RARELY)
 
 
-def chain(lake: InlineLake) -> Chain:
-    found = Chain(S3Store(lake.settings), table_of("users"))
-    found.read()
-    found.catch_up()
-    return found
-
-
-def contents(lake: InlineLake) -> Contents:
-    return chain(lake).head.contents
-
-
-def runs(lake: InlineLake) -> list[FileEntry]:
-    return list(chain(lake).live_files().of(FileKind.DELTA))
-
-
-def sync(lake: InlineLake, number: int, ids: Iterable[int], **catalog: Any) -> None:
-    found = [{"id": i, "note": f"{i} of {number}"} for i in ids]
-    lake.sync(dedup_catalog(**catalog), [rows(found, number), state(number), status("COMPLETE")])
-
-
-def table(lake: InlineLake) -> dict[int, str]:
-    return dict(pair for file in final(lake) for pair in zip(file["id"].to_pylist(), file["note"].to_pylist(), strict=True))
-
-
-def final(lake: InlineLake) -> list[Any]:
-    return [pq.read_table(pa.BufferReader(content)) for content in lake.files(".parquet")]
-
-
-def test_rows_wait_until_a_bound_is_reached(lake: InlineLake) -> None:
+def test_rows_wait_until_a_bound_is_reached(lake: Lake) -> None:
     sync(lake, 1, range(100))
     assert contents(lake).waiting == Counters()  # an empty table is merged at once
     sync(lake, 2, range(10))
@@ -85,12 +52,12 @@ def test_rows_wait_until_a_bound_is_reached(lake: InlineLake) -> None:
     }
 
 
-def test_a_sync_without_rows_of_a_table_does_not_open_it_before_it_is_due(lake: InlineLake) -> None:
+def test_a_sync_without_rows_of_a_table_does_not_open_it_before_it_is_due(lake: Lake) -> None:
     sync(lake, 1, range(100))
     sync(lake, 2, range(10))
-    before = chain(lake).head.sequence_number
+    before = lake.own_chain().head.sequence_number
     lake.sync(dedup_catalog(), [status("COMPLETE")])
-    assert chain(lake).head.sequence_number == before
+    assert lake.own_chain().head.sequence_number == before
 
     lake.options = {"tables": {"merge": [{"stream": "*", "at_least_every_hours": 0}]}}
     lake.sync(dedup_catalog(), [status("COMPLETE")])
@@ -98,7 +65,7 @@ def test_a_sync_without_rows_of_a_table_does_not_open_it_before_it_is_due(lake: 
 
 
 @pytest.mark.parametrize("waits", [True, False])
-def test_another_key_is_merged_at_once(lake: InlineLake, waits: bool) -> None:
+def test_another_key_is_merged_at_once(lake: Lake, waits: bool) -> None:
     sync(lake, 1, range(100))
     if waits:
         sync(lake, 2, range(10))
@@ -106,37 +73,29 @@ def test_another_key_is_merged_at_once(lake: InlineLake, waits: bool) -> None:
     assert contents(lake).waiting == Counters()
 
 
-def cdc_catalog(deleted_at: dict[str, str]) -> Catalog:
-    properties = {"id": {"type": "integer"}, "note": {"type": "string"}, "_ab_cdc_deleted_at": deleted_at}
-    catalog = dedup_catalog()
-    return replace(catalog, streams=(replace(catalog.streams[0], json_schema={"type": "object", "properties": properties}),))
-
-
 @pytest.mark.parametrize("file_format", ["CSV", "JSONL"])
 def test_runs_of_text_rows_are_merged_at_once_when_the_type_of_deletions_changes(
     s3_settings: S3Settings, tmp_path: Path, file_format: str
 ) -> None:
-    lake = InlineLake(s3_settings, tmp_path, options=RARELY, format={"format_type": file_format})
+    lake = Lake(s3_settings, tmp_path, options=RARELY, format={"format_type": file_format})
     text, time = {"type": "string"}, {"type": "string", "format": "date-time", "airbyte_type": "timestamp_with_timezone"}
     waiting = []
     for number, (ids, kind) in enumerate([(range(100), text), (range(9), text), (range(5), time), (range(3), time)], start=1):
         found = [{"id": i, "note": f"{i} of {number}"} for i in ids]
-        lake.sync(cdc_catalog(kind), [rows(found, number), state(number), status("COMPLETE")])
+        lake.sync(dedup_catalog(_ab_cdc_deleted_at=kind), [rows(found, number), state(number), status("COMPLETE")])
         waiting.append(contents(lake).waiting.files)
-        assert fresh(lake).to_table().num_rows == 100
+        assert tables.read(lake.raw_config(), "users", fresh=True).to_table().num_rows == 100
     assert waiting == [0, 1, 0, 1]
 
 
 @pytest.mark.parametrize("hint", [True, False], ids=["with the hint", "without it"])
-def test_waiting_rows_are_merged_by_their_own_key_before_the_table_gets_another(lake: InlineLake, hint: bool) -> None:
+def test_waiting_rows_are_merged_by_their_own_key_before_the_table_gets_another(lake: Lake, hint: bool) -> None:
     sync(lake, 1, range(100))
     for number in (2, 3):
         sync(lake, number, range(10))
     if not hint:
         S3Store(lake.settings).delete([f"{table_of('users').chain_prefix}hint.json"])
-    both = {"id": {"type": "integer"}, "note": {"type": "string"}}
-    catalog = dedup_catalog(key="note", key_type="string")
-    catalog = replace(catalog, streams=tuple(replace(one, json_schema={"type": "object", "properties": both}) for one in catalog.streams))
+    catalog = dedup_catalog(key="note", key_type="string", id={"type": "integer"})
     lake.sync(catalog, [rows([{"id": 500, "note": "9 of 1"}, {"id": 501, "note": "50 of 1"}], 9), state(9), status("COMPLETE")])
 
     assert contents(lake).waiting == Counters()
@@ -145,23 +104,22 @@ def test_waiting_rows_are_merged_by_their_own_key_before_the_table_gets_another(
     assert table(lake) == expected
 
 
-def test_another_format_is_written_at_once(lake: InlineLake) -> None:
+def test_another_format_is_written_at_once(lake: Lake) -> None:
     sync(lake, 1, range(100))
     lake.format = {"format_type": "Avro"}
     sync(lake, 2, range(10))
     assert contents(lake).waiting == Counters()
 
 
-def test_rows_of_a_table_that_is_only_appended_from_now_on_are_merged_first(lake: InlineLake) -> None:
+def test_rows_of_a_table_that_is_only_appended_from_now_on_are_merged_first(lake: Lake) -> None:
     sync(lake, 1, range(100))
     sync(lake, 2, range(10))
-    catalog = dedup_catalog()
-    catalog = replace(catalog, streams=tuple(replace(one, destination_sync_mode=DestinationSyncMode.APPEND) for one in catalog.streams))
+    catalog = dedup_catalog(mode="append")
     lake.sync(catalog, [rows([{"id": 1, "note": "again"}], 3), state(3), status("COMPLETE")])
-    assert len(lake.ids()) == 101
+    assert len(lake.ids_in_folder()) == 101
 
 
-def test_a_refresh_replaces_waiting_rows(lake: InlineLake) -> None:
+def test_a_refresh_replaces_waiting_rows(lake: Lake) -> None:
     sync(lake, 1, range(100))
     sync(lake, 2, range(200, 210))
     sync(lake, 3, range(7), generation=2, minimum=2)
@@ -169,7 +127,7 @@ def test_a_refresh_replaces_waiting_rows(lake: InlineLake) -> None:
     assert contents(lake).waiting_since is None
 
 
-def test_a_rebuild_brings_waiting_rows_into_the_table(lake: InlineLake) -> None:
+def test_a_rebuild_brings_waiting_rows_into_the_table(lake: Lake) -> None:
     sync(lake, 1, range(100))
     sync(lake, 2, range(10))
     lake.rebuild()
@@ -177,7 +135,7 @@ def test_a_rebuild_brings_waiting_rows_into_the_table(lake: InlineLake) -> None:
     assert contents(lake).waiting == Counters()
 
 
-def test_many_waiting_runs_are_combined_and_the_table_is_right(lake: InlineLake) -> None:
+def test_many_waiting_runs_are_combined_and_the_table_is_right(lake: Lake) -> None:
     syncs = MOST_RUNS + 40
     lake.options = {"tables": {"merge": [{"stream": "users", "when_runs_mb": 1000}]}}
     expected: dict[int, str] = {}
@@ -197,7 +155,7 @@ def test_many_waiting_runs_are_combined_and_the_table_is_right(lake: InlineLake)
     assert contents(lake).waiting == Counters()
 
 
-def test_a_merge_that_would_take_too_long_is_left_and_said(lake: InlineLake, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_merge_that_would_take_too_long_is_left_and_said(lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
     lake.options = {}
     sync(lake, 1, range(100))
     lake.merge_limits = {"time": MergeTime(timedelta())}
@@ -213,24 +171,21 @@ def test_a_merge_that_would_take_too_long_is_left_and_said(lake: InlineLake, cap
     assert table(lake) == {i: f"{i} of {2 if i < 10 else 3 if i == 50 else 1}" for i in range(100)}
 
 
-def test_a_table_takes_another_type_however_long_that_takes(lake: InlineLake) -> None:
+def test_a_table_takes_another_type_however_long_that_takes(lake: Lake) -> None:
     lake.options = {"tables": {"schema_change": "rewrite"}}
     sync(lake, 1, range(100))
     lake.merge_limits = {"time": MergeTime(timedelta())}
     sync(lake, 2, range(10))
-    texts = {"type": "object", "properties": {"id": {"type": "string"}, "note": {"type": "string"}}}
-    catalog = dedup_catalog()
-    catalog = replace(catalog, streams=tuple(replace(one, json_schema=texts) for one in catalog.streams))
-    lake.sync(catalog, [rows([{"id": "x", "note": "3"}], 3), state(3), status("COMPLETE")])
+    lake.sync(dedup_catalog(key_type="string"), [rows([{"id": "x", "note": "3"}], 3), state(3), status("COMPLETE")])
     expected: dict[Any, str] = {str(i): f"{i} of {2 if i < 10 else 1}" for i in range(100)}
     assert table(lake) == expected
     assert contents(lake).waiting.rows == 1
 
 
-def test_the_hint_knows_how_fast_merges_are(lake: InlineLake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hint_knows_how_fast_merges_are(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("destination_s3_spark.tables.updates.merged.LEAST_MEASURED", 0)
     sync(lake, 1, range(100))
-    rate = chain(lake).merge_rate
+    rate = lake.own_chain().merge_rate
     assert rate is not None
     assert rate > 0
 

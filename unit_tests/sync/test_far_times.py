@@ -11,11 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
-from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
-from unit_tests.sync.inline_lake import InlineLake, line, state, status
-from unit_tests.sync.test_given_up_refreshes import run
+from unit_tests.lake.lake import Lake
+from unit_tests.lake.messages import JsonObject, record, schema_of, state, status, stream
+from unit_tests.lake.messages import catalog as catalog_of
 
 DAYS = ("0044-03-15 BC", "2026-01-02", "+12023-10-22")
 IN_MICROSECONDS = 1_764_000_000_000_000
@@ -24,7 +23,7 @@ LATEST = (2**63 - 1) // 1000
 TIMES = [IN_MICROSECONDS, LATEST, -LATEST]
 
 
-def catalog(mode: str, key: str, cursor: str = "_ab_cdc_lsn") -> Catalog:
+def catalog(mode: str, key: str, cursor: str = "_ab_cdc_lsn") -> JsonObject:
     types: dict[str, dict[str, Any]] = {
         "id": {"type": "integer"},
         "day": {"type": "string", "format": "date"},
@@ -33,20 +32,7 @@ def catalog(mode: str, key: str, cursor: str = "_ab_cdc_lsn") -> Catalog:
         "_ab_cdc_lsn": {"type": "number"},
         "_ab_cdc_deleted_at": {"type": "string"},
     }
-    stream = {
-        "stream": {
-            "name": "users",
-            "json_schema": {"type": "object", "properties": types},
-            "supported_sync_modes": ["full_refresh", "incremental"],
-        },
-        "sync_mode": "incremental",
-        "destination_sync_mode": mode,
-        "primary_key": [[key]],
-        "cursor_field": [cursor],
-        **dict.fromkeys(("generation_id", "sync_id"), 1),
-        "minimum_generation_id": 0,
-    }
-    return parse_catalog(json.dumps({"streams": [stream]}).encode())
+    return catalog_of(stream(schema=schema_of(types), mode=mode, key=key, cursor=cursor, sync_id=1))
 
 
 def records(lsn: int | None) -> Iterator[bytes]:
@@ -54,20 +40,18 @@ def records(lsn: int | None) -> Iterator[bytes]:
     for number, (day, time) in enumerate(zip(DAYS, TIMES, strict=True)):
         at = f"{day.removesuffix(' BC')}T01:02:03Z{' BC' if day.endswith('BC') else ''}"
         data = {"id": number, "day": day, "at": at, "nested": {"days": [day]}, "_ab_cdc_lsn": lsn, "_ab_cdc_deleted_at": None}
-        yield line({"type": "RECORD", "record": {"stream": "users", "emitted_at": time, "data": data}})
+        yield record(data, emitted_at=time)
 
 
-def syncs(lake: InlineLake, mode: str, key: str) -> None:
+def syncs(lake: Lake, mode: str, key: str) -> None:
     for number, lsn in enumerate((None, 5), start=1):
         lake.sync(catalog(mode, key), [b"".join(records(lsn)), state(number), status("COMPLETE")])
 
 
 @pytest.mark.parametrize("options", [{}, {"tables": {"history": [{"stream": "users"}]}}, {"publish": {"delta": True}}])
 @pytest.mark.parametrize("key", ["day", "at"])
-def test_tables_are_merged_shown_rebuilt_and_forgotten(
-    s3_settings: S3Settings, tmp_path: Path, options: dict[str, Any], key: str, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
-    lake = InlineLake(s3_settings, tmp_path, options=options)
+def test_tables_are_merged_shown_rebuilt_and_forgotten(s3_settings: S3Settings, tmp_path: Path, options: dict[str, Any], key: str) -> None:
+    lake = Lake(s3_settings, tmp_path, options=options)
     syncs(lake, "append_dedup", key)
     commands = [
         ["inspect", "users", "files"],
@@ -75,38 +59,37 @@ def test_tables_are_merged_shown_rebuilt_and_forgotten(
         ["verify"],
         ["rebuild", "--stream", "users"],
     ]
-    assert [run(lake, tmp_path, monkeypatch, *command) for command in commands] == [0] * len(commands)
-    said = capsys.readouterr()
-    assert DAYS[0][:10] in said.out
-    assert "3 rows are as before" in said.out + said.err
-    assert run(lake, tmp_path, monkeypatch, "forget", "--stream", "users", "--where", json.dumps({"day": DAYS[0]})) == 0
-    assert "forgot" in capsys.readouterr().out
+    connector = lake.connector()
+    done = [connector.run(*command) for command in commands]
+    assert [one.exit_code for one in done] == [0] * len(commands)
+    assert any(DAYS[0][:10] in one.text for one in done)
+    assert any("3 rows are as before" in one.text + one.stderr for one in done)
+    forgotten = connector.run("forget", "--stream", "users", "--where", json.dumps({"day": DAYS[0]}))
+    assert forgotten.exit_code == 0
+    assert "forgot" in forgotten.text
 
 
 @pytest.mark.parametrize("form", ["Avro", "Parquet", "CSV"])
-def test_rows_of_append_tables_are_found_by_their_days(
-    s3_settings: S3Settings, tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
-    lake = InlineLake(s3_settings, tmp_path, format={"format_type": form}, options={"tables": {"raw_tables": False}})
+def test_rows_of_append_tables_are_found_by_their_days(s3_settings: S3Settings, tmp_path: Path, form: str) -> None:
+    lake = Lake(s3_settings, tmp_path, format={"format_type": form}, options={"tables": {"raw_tables": False}})
     syncs(lake, "append", "id")
     for day in DAYS:
-        assert run(lake, tmp_path, monkeypatch, "forget", "--stream", "users", "--where", json.dumps({"day": day})) == 0
-        assert "forgot" in (said := capsys.readouterr().out)
-        assert "forgot 0 rows" not in said
+        forgotten = lake.connector().run("forget", "--stream", "users", "--where", json.dumps({"day": day}))
+        assert forgotten.exit_code == 0
+        assert "forgot" in forgotten.text
+        assert "forgot 0 rows" not in forgotten.text
 
 
 def test_late_versions_of_far_days_find_their_place(s3_settings: S3Settings, tmp_path: Path) -> None:
-    lake = InlineLake(
+    lake = Lake(
         s3_settings, tmp_path, options={"tables": {"history": [{"stream": "users", "columns": ["day"]}]}, "change_log": {"enabled": True}}
     )
     for number, (hour, day) in enumerate([(1, DAYS[0]), (5, DAYS[2]), (3, DAYS[1]), (2, DAYS[0])], start=1):
         data = {"id": 1, "day": day, "at": f"2026-01-02T{hour:02}:00:00Z"}
-        message = line({"type": "RECORD", "record": {"stream": "users", "emitted_at": number, "data": data}})
+        message = record(data, emitted_at=number)
         lake.sync(catalog("append_dedup", "id", "at"), [message, state(number), status("COMPLETE")])
-    store = S3Store(s3_settings)
-    found = [
-        pq.read_table(pa.BufferReader(store.get(one.key))) for one in store.list("lake/") if "_history/" in one.key and "parquet" in one.key
-    ]
+    objects = lake.memory.objects.items()
+    found = [pq.read_table(pa.BufferReader(body)) for key, body in objects if "_history/" in key and "parquet" in key]
     versions = pa.concat_tables(found)
     days, hours = versions["day"].cast(pa.int32()).to_pylist(), [moment.hour for moment in versions["_valid_from"].to_pylist()]
     assert sorted(zip(hours, days, strict=True)) == [(1, -735_160), (3, 20_455), (5, 3_672_077)]

@@ -18,8 +18,9 @@ from destination_s3_spark.errors import DataError
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables import dataset
+from unit_tests.lake.lake import Lake
+from unit_tests.lake.messages import catalog, state, status, stream, users
 from unit_tests.places import table_of
-from unit_tests.sync.inline_lake import InlineLake, catalog, records, state, status
 
 USERS, ORDERS = table_of("users"), table_of("orders")
 HINT = f"{USERS.chain_prefix}hint.json"
@@ -28,41 +29,28 @@ STARTED = "2026-01-01T00:00:00Z"
 
 
 @pytest.fixture
-def lake(s3_settings: S3Settings, tmp_path: Path) -> InlineLake:
+def lake(s3_settings: S3Settings, tmp_path: Path) -> Lake:
     """Tables of users and orders, both with Delta logs, and objects of finance."""
-    made = InlineLake(s3_settings, tmp_path, options={"publish": {"delta": True, "keep_replaced_minutes": 60}})
+    made = Lake(s3_settings, tmp_path, options={"publish": {"delta": True, "keep_replaced_minutes": 60}})
     for number in (1, 2):
         sync(made, number, "users", "orders")
     store = S3Store(s3_settings)
     for key in PAYROLL:
         store.put(key, b"secret", {GENERATION_METADATA: "0"} if "manifest" in key else {})
     store.put(f"{ORDERS.final_root}{Token(table_number(ORDERS.table_id), 9, 9)}.parquet", b"theirs")
-    (tmp_path / "config.json").write_text(json.dumps(raw_config(made)))
+    (tmp_path / "config.json").write_text(json.dumps(made.raw_config()))
     return made
 
 
-def sync(lake: InlineLake, number: int, *streams: str) -> None:
-    blocks = [block for name in streams for block in (records(range(3), name), state(number, name), status("COMPLETE", name))]
-    lake.sync(catalog(*streams), blocks)
-
-
-def raw_config(lake: InlineLake) -> dict[str, object]:
-    return {
-        "s3_bucket_name": lake.settings.bucket,
-        "s3_bucket_path": "lake",
-        "s3_bucket_region": "us-east-1",
-        "s3_endpoint": lake.settings.endpoint,
-        "access_key_id": "key",
-        "secret_access_key": "hidden-secret",
-        "format": {"format_type": "Parquet"},
-        "publish": {"delta": True},
-    }
+def sync(lake: Lake, number: int, *streams: str) -> None:
+    blocks = [block for name in streams for block in (*users(range(3), name), state(number, name), status("COMPLETE", name))]
+    lake.sync(catalog(*map(stream, streams)), blocks)
 
 
 class Others:
     """What is not the table's of users: it must be the same after an attack."""
 
-    def __init__(self, lake: InlineLake, own: str = "") -> None:
+    def __init__(self, lake: Lake, own: str = "") -> None:
         self._store = S3Store(lake.settings)
         self._own = tuple(filter(None, (USERS.folder, USERS.final_root, own)))
         client, bucket = self._store.client, lake.settings.bucket
@@ -80,7 +68,7 @@ class Others:
         return {info.key: self._store.get(info.key) for info in self._store.list("") if not info.key.startswith(self._own)}
 
 
-def forged_hint(lake: InlineLake, change: Callable[[dict[str, Any]], None]) -> None:
+def forged_hint(lake: Lake, change: Callable[[dict[str, Any]], None]) -> None:
     store = S3Store(lake.settings)
     hint = json.loads(store.get(HINT))
     change(hint["known"])
@@ -107,7 +95,7 @@ def named(stream: str, root: str, **more: Any) -> dict[str, Any]:
     return {**identity, "finalRoot": root, **more}
 
 
-def everything_to_delete(lake: InlineLake) -> list[str]:
+def everything_to_delete(lake: Lake) -> list[str]:
     return [info.key for info in S3Store(lake.settings).list("") if not info.key.startswith((USERS.folder, USERS.final_root))]
 
 
@@ -155,29 +143,29 @@ HINTS = {
 COMMANDS = ["repair", "inspect", "verify"]
 
 
-def run(lake: InlineLake, command: str) -> int:
+def run(lake: Lake, command: str) -> int:
     return operator_command([command, "--config", str(lake.directory / "config.json")])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("forgery", HINTS)
-def test_a_forged_hint_is_no_way_to_other_objects(lake: InlineLake, forgery: str) -> None:
+def test_a_forged_hint_is_no_way_to_other_objects(lake: Lake, forgery: str) -> None:
     others = Others(lake)
-    ids = lake.ids()
+    ids = lake.ids_in_folder()
     for attempt in (*COMMANDS, "read", "write", "idle"):
         forged_hint(lake, HINTS[forgery](everything_to_delete(lake)))
         with suppress(DataError):
             if attempt == "read":
-                found = dataset.read(raw_config(lake), "users").to_table()
+                found = dataset.read(lake.raw_config(), "users").to_table()
                 assert sorted(found["id"].to_pylist()) == ids
             elif attempt in COMMANDS:
                 code = run(lake, attempt)
                 assert code == (1 if attempt == "verify" else 0), attempt
             else:
-                lake.sync(catalog("users"), [*([records([7])] if attempt == "write" else []), state(7), status("COMPLETE")])
+                lake.sync(catalog(stream()), [*(users([7]) if attempt == "write" else []), state(7), status("COMPLETE")])
         others.expect_untouched()
 
-    assert set(ids) <= set(lake.ids())
+    assert set(ids) <= set(lake.ids_in_folder())
 
 
 SEEDS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -194,7 +182,7 @@ SEEDS: dict[str, tuple[str, dict[str, Any]]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("forgery", SEEDS)
-def test_a_chain_from_nothing_owns_nothing_of_others(lake: InlineLake, forgery: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_chain_from_nothing_owns_nothing_of_others(lake: Lake, forgery: str, capsys: pytest.CaptureFixture[str]) -> None:
     stream, fields = SEEDS[forgery]
     folder = table_of(stream).folder
     store = S3Store(lake.settings)
@@ -209,7 +197,7 @@ def test_a_chain_from_nothing_owns_nothing_of_others(lake: InlineLake, forgery: 
                 # What a chain says about a folder that nobody claims can be shown, but not used.
                 assert run(lake, attempt) == (0 if (attempt, forgery) == ("inspect", "a folder of finance") else 1), attempt
             elif attempt == "read":
-                assert dataset.read(raw_config(lake), "evil").to_table().num_rows == 0
+                assert dataset.read(lake.raw_config(), "evil").to_table().num_rows == 0
             else:
                 sync(lake, 7, "evil")
         others.expect_untouched()
@@ -219,7 +207,7 @@ def test_a_chain_from_nothing_owns_nothing_of_others(lake: InlineLake, forgery: 
             assert "orders" in said.out
 
 
-def test_one_damaged_folder_does_not_keep_commands_from_the_others(lake: InlineLake, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_damaged_folder_does_not_keep_commands_from_the_others(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
     S3Store(lake.settings).put(f"lake/airbyte_internal/zzz/chain/{block_name(0)}", b"{}")
     reason = f"lake/airbyte_internal/zzz/chain/{block_name(0)} is not the first block of a chain: it is damaged"
     for command in COMMANDS:
@@ -232,7 +220,7 @@ def test_one_damaged_folder_does_not_keep_commands_from_the_others(lake: InlineL
     sync(lake, 8, "users", "orders")
 
 
-def test_a_damaged_chain_is_one_unread_table_of_inspect(lake: InlineLake, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_chain_is_one_unread_table_of_inspect(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
     store = S3Store(lake.settings)
     store.delete([HINT])
     store.put(f"{USERS.chain_prefix}{block_name(1)}", b"{}")

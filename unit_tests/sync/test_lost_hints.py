@@ -12,15 +12,12 @@ import pytest
 
 from destination_s3_spark.chain import hint as hints
 from destination_s3_spark.chain.files import FileEntry, FileKind
-from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.storage.object_store import ObjectStore
-from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.runs import footers
 from unit_tests.examples import quick_first
-from unit_tests.places import table_of
-from unit_tests.sync.inline_lake import InlineLake, line, state, status
-from unit_tests.sync.test_statistics import catalog
+from unit_tests.lake.lake import Lake
+from unit_tests.lake.messages import catalog, records, schema_of, state, status, stream
 
 HINT = "lake/airbyte_internal/_raw__stream_users/chain/hint.json"
 LOG = "lake/users/_delta_log/"
@@ -40,21 +37,15 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def lake_of(settings: S3Settings, directory: Path, file_format: str = "Parquet", **options: Any) -> InlineLake:
-    return InlineLake(settings, directory, format={"format_type": file_format}, options=options, merge_limits={"least_file_bytes": 60_000})
+def lake_of(settings: S3Settings, directory: Path, file_format: str = "Parquet", **options: Any) -> Lake:
+    return Lake(settings, directory, format={"format_type": file_format}, options=options, merge_limits={"least_file_bytes": 60_000})
 
 
-def sync(lake: InlineLake, mode: str, ids: Sequence[int]) -> None:
+def sync(lake: Lake, mode: str, ids: Sequence[int]) -> None:
     data = [{"id": one, "name": f"{one}" * 40 if one % 7 else "long" * 2_000, "of": {"x": one / 2}} for one in ids]
-    records = [line({"type": "RECORD", "record": {"stream": "users", "emitted_at": 1, "data": one}}) for one in data]
-    lake.sync(catalog(mode), [*records, state(max(ids)), status("COMPLETE")])
-
-
-def files(lake: InlineLake, *kinds: FileKind) -> tuple[FileEntry, ...]:
-    chain = Chain(S3Store(lake.settings), table_of("users"))
-    chain.read()
-    chain.catch_up()
-    return chain.live_files().of(*kinds)
+    schema = schema_of({"id": {"type": "integer"}, "name": {"type": "string"}, "of": schema_of({"x": {"type": "number"}})})
+    described = catalog(stream(schema=schema, mode=mode, key="id", sync_id=1))
+    lake.sync(described, [records(data, emitted_at=1), state(max(ids)), status("COMPLETE")])
 
 
 @pytest.mark.parametrize("file_format", quick_first(["JSONL", "Parquet"]))
@@ -63,22 +54,22 @@ def test_a_merge_reads_the_keys_of_the_tables_files(file_format: str, s3_setting
     kind = FileKind.FINAL if file_format == "Parquet" else FileKind.STATE
     sync(lake, "append_dedup", range(3_000))
     sync(lake, "append_dedup", [5])
-    before = files(lake, kind)
+    before = lake.live(kind)
     assert len(before) > 1
     assert read == []
 
-    S3Store(s3_settings).delete([HINT])
-    assert {file.keys for file in files(lake, kind)} == {None}
+    lake.store.delete([HINT])
+    assert {file.keys for file in lake.live(kind)} == {None}
     sync(lake, "append_dedup", [6])
     assert sorted(read) == sorted(file.key for file in before)
-    after = files(lake, kind)
+    after = lake.live(kind)
     untouched = {file.key: file.keys for file in before if file in after}
     assert 0 < len(untouched) < len(before)
 
     read.clear()
     sync(lake, "append_dedup", [7])
     assert read == []
-    kept = {file.key: file.keys for file in files(lake, kind) if file.key in untouched}
+    kept = {file.key: file.keys for file in lake.live(kind) if file.key in untouched}
     assert kept
     assert kept == {key: untouched[key] for key in kept}
 
@@ -90,7 +81,7 @@ def test_a_publisher_reads_the_statistics_of_the_files_that_it_adds(
     lake = lake_of(s3_settings, tmp_path, publish={"delta": True}, tables={"compaction": "off"})
     for start in (0, 2_000):
         sync(lake, mode, range(start, start + 2_000))
-    before, finals, store = statistics(lake), files(lake, FileKind.FINAL), S3Store(s3_settings)
+    before, finals, store = statistics(lake), lake.live(FileKind.FINAL), lake.store
     assert before
     assert read == []
 
@@ -107,9 +98,9 @@ def test_a_publisher_reads_the_statistics_of_the_files_that_it_adds(
     assert read == []
 
 
-def statistics(lake: InlineLake) -> dict[str, Any]:
+def statistics(lake: Lake) -> dict[str, Any]:
     """The statistics of each file in the Delta log."""
-    store = S3Store(lake.settings)
+    store = lake.store
     commits = [store.get(found.key) for found in store.list(LOG) if found.key.endswith(".json")]
     actions = [json.loads(action) for commit in commits for action in commit.splitlines()]
     return {action["add"]["path"]: json.loads(action["add"]["stats"]) for action in actions if "add" in action}
@@ -121,8 +112,7 @@ def test_a_hint_that_grows_too_large_leaves_statistics_out_first_then_keys_then_
 ) -> None:
     lake = lake_of(s3_settings, tmp_path, publish={"delta": True})
     sync(lake, "append_dedup", range(3_000))
-    chain = Chain(S3Store(s3_settings), table_of("users"))
-    chain.read()
+    chain = lake.own_chain()
     live = chain.live_files()
     bare = live.without_values()
     monkeypatch.setattr(hints, "PLAIN_FILES", 0)

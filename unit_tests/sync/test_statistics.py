@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,27 +16,18 @@ from destination_s3_spark.config.config import Config
 from destination_s3_spark.errors import TransientError
 from destination_s3_spark.formats.file_format import FileOptions
 from destination_s3_spark.formats.parquet import ParquetOptions
-from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.storage.object_store import ObjectNotFound
-from destination_s3_spark.storage.s3 import S3Store
-from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.compaction.groups import LEAST_FILES
 from destination_s3_spark.tables.configured import final_options
-from destination_s3_spark.tables.factory import TableFactory
 from destination_s3_spark.tables.runs.footers import read_footer, statistics_of, with_statistics
-from destination_s3_spark.tables.updates.choice import rebuild_of
-from destination_s3_spark.tables.updates.resources import Resources, TaskResources
 from destination_s3_spark.tables.updates.steps import Update
+from unit_tests.lake.lake import Lake
+from unit_tests.lake.messages import JsonObject, records, schema_of, state, status, stream
+from unit_tests.lake.messages import catalog as catalog_of
 from unit_tests.places import table_of
-from unit_tests.sync.inline_lake import InlineLake, line, state, status
 
 INTEGER, NUMBER, TEXT = {"type": "integer"}, {"type": "number"}, {"type": "string"}
 EMITTED_AT = 1_767_323_045_678
-
-
-@pytest.fixture
-def lake(s3_settings: S3Settings, tmp_path: Path) -> InlineLake:
-    return InlineLake(s3_settings, tmp_path)
 
 
 @pytest.fixture
@@ -52,53 +41,36 @@ def gathering(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("destination_s3_spark.tables.factory.final_options", with_statistics)
 
 
-def catalog(mode: str = "append", generation: int = 1, minimum: int = 0, of_id: dict[str, Any] = INTEGER) -> Catalog:
-    schema = {"type": "object", "properties": {"id": of_id, "name": TEXT, "of": {"type": "object", "properties": {"x": NUMBER}}}}
-    entry = {
-        "stream": {"name": "users", "json_schema": schema, "supported_sync_modes": ["incremental"]},
-        "sync_mode": "incremental",
-        "destination_sync_mode": mode,
-        "primary_key": [["id"]],
-        "cursor_field": [],
-        "generation_id": generation,
-        "minimum_generation_id": minimum,
-        "sync_id": generation,
-    }
-    return parse_catalog(json.dumps({"streams": [entry]}).encode())
+def catalog(mode: str = "append", generation: int = 1, minimum: int = 0, of_id: dict[str, Any] = INTEGER) -> JsonObject:
+    schema = schema_of({"id": of_id, "name": TEXT, "of": schema_of({"x": NUMBER})})
+    ids: dict[str, Any] = {"generation": generation, "minimum_generation": minimum, "sync_id": generation}
+    return catalog_of(stream(schema=schema, mode=mode, key="id", **ids))
 
 
 def messages(ids: Sequence[int], word: str = "COMPLETE") -> list[bytes]:
     data = [{"id": one, "name": f"n{one}", "of": {"x": one / 2}} for one in ids]
-    records = [{"stream": "users", "emitted_at": EMITTED_AT, "data": one} for one in data]
-    return [*(line({"type": "RECORD", "record": record}) for record in records), state(max(ids)), status(word)]
+    return [records(data, emitted_at=EMITTED_AT), state(max(ids)), status(word)]
 
 
-def chain(lake: InlineLake) -> Chain:
-    found = Chain(S3Store(lake.settings), table_of("users"))
-    found.read()
-    found.catch_up()
-    return found
-
-
-def finals(lake: InlineLake) -> tuple[FileEntry, ...]:
+def finals(lake: Lake) -> tuple[FileEntry, ...]:
     """The final files, as the hint has them."""
-    live = chain(lake).live_files()
+    live = lake.own_chain().live_files()
     assert of_blocks(lake).live_files() == live.without_values()
     return live.of(FileKind.FINAL)
 
 
-def of_blocks(lake: InlineLake) -> Chain:
-    found = Chain(S3Store(lake.settings), table_of("users"))
+def of_blocks(lake: Lake) -> Chain:
+    found = Chain(lake.store, table_of("users"))
     found.catch_up()
     return found
 
 
-def require_true(lake: InlineLake, ids: Sequence[int]) -> None:
-    files = with_statistics(finals(lake), S3Store(lake.settings))
+def require_true(lake: Lake, ids: Sequence[int]) -> None:
+    files = with_statistics(finals(lake), lake.store)
     assert files
     for file in files:
-        assert statistics_of(S3Store(lake.settings), file.without_values()) == file.statistics
-        assert read_footer(S3Store(lake.settings), file).num_rows == file.rows
+        assert statistics_of(lake.store, file.without_values()) == file.statistics
+        assert read_footer(lake.store, file).num_rows == file.rows
     found = [file.statistics for file in files if file.statistics is not None]
     assert len(found) == len(files)
     assert min(one.min["id"] for one in found) == min(ids)
@@ -109,7 +81,7 @@ def require_true(lake: InlineLake, ids: Sequence[int]) -> None:
 
 @pytest.mark.usefixtures("gathering")
 @pytest.mark.parametrize("mode", ["append", "append_dedup", "overwrite"])
-def test_landed_merged_and_replaced_files_have_them(lake: InlineLake, mode: str) -> None:
+def test_landed_merged_and_replaced_files_have_them(lake: Lake, mode: str) -> None:
     lake.sync(catalog(mode), messages([1, 2]))
     require_true(lake, [1, 2])
     lake.sync(catalog(mode, 2), messages([2, 3]))
@@ -122,15 +94,12 @@ def test_landed_merged_and_replaced_files_have_them(lake: InlineLake, mode: str)
 
 @pytest.mark.usefixtures("gathering")
 @pytest.mark.parametrize("mode", ["append", "append_dedup"])
-def test_retyped_and_rebuilt_files_have_them(lake: InlineLake, mode: str) -> None:
+def test_retyped_and_rebuilt_files_have_them(lake: Lake, mode: str) -> None:
     lake.options = {"tables": {"schema_change": "rewrite"}}
     lake.sync(catalog(mode), messages([1, 2]))
     lake.sync(catalog(mode, of_id=NUMBER), messages([3]))
     require_true(lake, [1, 2, 3])
-    (found,) = (factory := TableFactory(lake.config(), S3Store(lake.settings), chain(lake).head.system_time)).find().tables
-    table = factory.of_found(found, ()).open()
-    run(rebuild_of(table, Resources(TaskResources(lake.settings, 2**26), 2, None)))
-    table.writer.close()
+    lake.rebuild()
 
     require_true(lake, [1, 2, 3])
 
@@ -143,20 +112,20 @@ def run(update: Update) -> None:
             work = update.send([work.function(task) for task in work.tasks])
 
 
-def test_files_written_without_them_have_them_in_their_footers(lake: InlineLake) -> None:
+def test_files_written_without_them_have_them_in_their_footers(lake: Lake) -> None:
     lake.sync(catalog(), messages([1, 2]))
     (file,) = finals(lake)
-    found = statistics_of(S3Store(lake.settings), file)
+    found = statistics_of(lake.store, file)
 
     assert (file.statistics, file.unbounded) == (None, None)
-    assert read_footer(S3Store(lake.settings), file).num_rows == file.rows
+    assert read_footer(lake.store, file).num_rows == file.rows
     assert (found.min["name"], found.max["name"], found.nulls["name"]) == ("n1", "n2", 0)
     with pytest.raises(ObjectNotFound):
-        statistics_of(S3Store(lake.settings), replace(file, key="lake/users/gone.parquet"))
+        statistics_of(lake.store, replace(file, key="lake/users/gone.parquet"))
 
 
 @pytest.mark.usefixtures("gathering")
-def test_joined_files_have_them(lake: InlineLake) -> None:
+def test_joined_files_have_them(lake: Lake) -> None:
     lake.options = {"tables": {"compaction": "on"}}
     for number in range(LEAST_FILES):
         lake.sync(catalog(), messages([2 * number, 2 * number + 1]))

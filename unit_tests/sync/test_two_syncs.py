@@ -15,8 +15,9 @@ from destination_s3_spark.errors import Fenced, TransientError
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.commit.writer import TableWriter
-from unit_tests.sync import test_dedup_sync as dedup
-from unit_tests.sync.inline_lake import InlineLake, catalog, records, state, status
+from unit_tests.lake.lake import Lake
+from unit_tests.lake.messages import catalog, state, status, stream, users
+from unit_tests.sync.dedup_lake import dedup_catalog
 
 NAMES = [f"stream_{number}" for number in range(6)]
 ROUNDS = 8
@@ -24,7 +25,7 @@ ROUNDS = 8
 
 @pytest.mark.slow
 def test_one_of_two_syncs_that_start_together_succeeds(s3_settings: S3Settings, tmp_path: Path) -> None:
-    lakes = [InlineLake(s3_settings, tmp_path / str(number)) for number in range(2)]
+    lakes = [Lake(s3_settings, tmp_path / str(number)) for number in range(2)]
     outcomes: list[tuple[bool, bool]] = []
     for turn in range(ROUNDS):
         start = threading.Barrier(2)
@@ -35,10 +36,10 @@ def test_one_of_two_syncs_that_start_together_succeeds(s3_settings: S3Settings, 
             def messages() -> Iterator[bytes]:
                 start.wait()
                 for name in NAMES:
-                    yield records([first, first + 1], name) + state(first, name) + status("COMPLETE", name)
+                    yield b"".join([*users([first, first + 1], name), state(first, name), status("COMPLETE", name)])
 
             try:
-                lakes[number].sync(catalog(*NAMES), messages())
+                lakes[number].sync(catalog(*map(stream, NAMES)), messages())
             except (Fenced, TransientError):  # its uploads are aborted by the other one, or its next block is refused
                 return False
             return True
@@ -49,7 +50,7 @@ def test_one_of_two_syncs_that_start_together_succeeds(s3_settings: S3Settings, 
 
     assert all(one or other for one, other in outcomes), outcomes
     for name in NAMES:
-        found = lakes[0].ids(name)
+        found = lakes[0].ids_in_folder(name)
         assert len(set(found)) == len(found), "a row is there twice"
         for lake in lakes:
             acknowledged = [one["state"]["stream"] for one in lake.states]
@@ -60,24 +61,24 @@ def test_one_of_two_syncs_that_start_together_succeeds(s3_settings: S3Settings, 
 def test_a_sync_that_is_overtaken_in_a_merge_takes_its_scratch_objects_along(
     s3_settings: S3Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake, other = (InlineLake(s3_settings, tmp_path / name) for name in ("first", "second"))
+    lake, other = (Lake(s3_settings, tmp_path / name) for name in ("first", "second"))
     store = S3Store(s3_settings)
-    lake.sync(catalog("users"), [records([1, 2]), state(1), status("COMPLETE")])
-    folder = dedup.live(lake).of(FileKind.RAW)[0].key.partition("raw/")[0] + "scratch/"
+    lake.sync(catalog(stream()), [*users([1, 2]), state(1), status("COMPLETE")])
+    folder = lake.live(FileKind.RAW)[0].key.partition("raw/")[0] + "scratch/"
     merge, left, of_other = TableWriter.merge, list[str](), list[str]()
 
     def overtaken(writer: TableWriter, *given: Any) -> Any:
         monkeypatch.undo()
         left.extend(found.key for found in store.list(folder))
-        other.sync(dedup.dedup_catalog(), [records([3]), state(2), status("COMPLETE")])
-        head = dedup.read(lake).head
+        other.sync(dedup_catalog(), [*users([3]), state(2), status("COMPLETE")])
+        head = lake.own_chain().head
         of_other.append(f"{folder}{Token(head.identity.table_number, head.epoch, 9)}/0.parquet")
         store.put(of_other[0], b"rows")
         return merge(writer, *given)
 
     monkeypatch.setattr(TableWriter, "merge", overtaken)
     with pytest.raises(Fenced):
-        lake.sync(dedup.dedup_catalog(), [records([2, 4]), state(3), status("COMPLETE")])
+        lake.sync(dedup_catalog(), [*users([2, 4]), state(3), status("COMPLETE")])
     assert left, "the rows of the append table have been sorted by then"
     assert [found.key for found in store.list(folder)] == of_other
-    assert lake.ids() == [1, 2, 3, 4]
+    assert lake.ids_in_folder() == [1, 2, 3, 4]

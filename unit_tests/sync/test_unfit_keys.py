@@ -7,7 +7,6 @@ import io
 import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -16,11 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
-from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.columns import row_plan
 from unit_tests.examples import quick_first
-from unit_tests.sync.inline_lake import InlineLake, line, state, status
+from unit_tests.lake.lake import Lake
+from unit_tests.lake.messages import JsonObject, records, schema_of, state, status, stream
+from unit_tests.lake.messages import catalog as catalog_of
 
 HUGE = [10**19 + number for number in range(6)]
 DELETED = {"_ab_cdc_deleted_at": "2026-01-01T00:00:00Z"}
@@ -30,14 +29,9 @@ CSV = {"format_type": "CSV", "flattening": "Root level flattening", "compression
 Data = Mapping[str, Any]
 
 
-@pytest.fixture
-def lake(s3_settings: S3Settings, tmp_path: Path) -> InlineLake:
-    return InlineLake(s3_settings, tmp_path)
-
-
 def users(
     *key: str, id_type: str = "integer", mode: str = "append_dedup", cursor: str | None = None, generation: int = 1, minimum: int = 0
-) -> Catalog:
+) -> JsonObject:
     properties = {
         "id": {"type": id_type},
         "day": {"type": "string", "format": "date"},
@@ -45,25 +39,15 @@ def users(
         "note": {"type": "string"},
         "_ab_cdc_deleted_at": {"type": "string"},
     }
-    entry = {
-        "stream": {"name": "users", "json_schema": {"type": "object", "properties": properties}, "supported_sync_modes": ["incremental"]},
-        "sync_mode": "incremental",
-        "destination_sync_mode": mode,
-        "primary_key": [[field] for field in key or ("id",)],
-        "cursor_field": [cursor] if cursor else [],
-        "generation_id": generation,
-        "minimum_generation_id": minimum,
-        "sync_id": generation,
-    }
-    return parse_catalog(json.dumps({"streams": [entry]}).encode())
+    ids: dict[str, Any] = {"generation": generation, "minimum_generation": minimum, "sync_id": generation}
+    return catalog_of(stream(schema=schema_of(properties), mode=mode, key=key or ("id",), cursor=cursor or "", **ids))
 
 
-def sync(lake: InlineLake, sent: Iterable[Data], at: int = 1, catalog: Catalog | None = None, cursor: int | None = None) -> None:
-    records = (line({"type": "RECORD", "record": {"stream": "users", "emitted_at": at, "data": dict(data)}}) for data in sent)
-    lake.sync(catalog or users(), [*records, state(at if cursor is None else cursor), status("COMPLETE")])
+def sync(lake: Lake, sent: Iterable[Data], at: int = 1, catalog: JsonObject | None = None, cursor: int | None = None) -> None:
+    lake.sync(catalog or users(), [records(sent, emitted_at=at), state(at if cursor is None else cursor), status("COMPLETE")])
 
 
-def rows(lake: InlineLake) -> list[dict[str, Any]]:
+def rows(lake: Lake) -> list[dict[str, Any]]:
     """The rows of the final table, whatever its format."""
     found: list[dict[str, Any]] = []
     for body in lake.files(".parquet"):
@@ -78,7 +62,7 @@ def rows(lake: InlineLake) -> list[dict[str, Any]]:
     return found
 
 
-def notes(lake: InlineLake) -> list[str]:
+def notes(lake: Lake) -> list[str]:
     return sorted(row["note"] for row in rows(lake))
 
 
@@ -88,7 +72,7 @@ def huge(note: str, numbers: Sequence[int] = HUGE, **more: Any) -> list[Data]:
 
 @pytest.mark.parametrize("options", quick_first([PARQUET, AVRO, JSONL, CSV]), ids=lambda options: options["format_type"])
 @pytest.mark.parametrize("raw_tables", quick_first([True, False]))
-def test_records_whose_keys_do_not_fit_are_told_apart_by_their_text(lake: InlineLake, options: dict[str, Any], raw_tables: bool) -> None:
+def test_records_whose_keys_do_not_fit_are_told_apart_by_their_text(lake: Lake, options: dict[str, Any], raw_tables: bool) -> None:
     lake.format, lake.options = options, {"tables": {"raw_tables": raw_tables}}
     sync(lake, [*huge("a"), {"id": 1, "note": "fits"}, {"id": None, "note": "null"}])
     assert notes(lake) == ["a0", "a1", "a2", "a3", "a4", "a5", "fits", "null"]
@@ -100,13 +84,13 @@ def test_records_whose_keys_do_not_fit_are_told_apart_by_their_text(lake: Inline
     assert notes(lake) == ["a3", "a4", "a5", "absent", "b1", "b2", "fits too"], "a deletion is remembered by the text, too"
 
 
-def test_the_same_records_again_change_nothing(lake: InlineLake) -> None:
+def test_the_same_records_again_change_nothing(lake: Lake) -> None:
     for number in range(3):
         sync(lake, huge("a"), cursor=number)
         assert notes(lake) == [f"a{place}" for place in range(6)]
 
 
-def test_rows_whose_key_does_not_fit_say_so_and_have_their_own_ids(lake: InlineLake) -> None:
+def test_rows_whose_key_does_not_fit_say_so_and_have_their_own_ids(lake: Lake) -> None:
     sync(lake, [*huge("a"), *huge("b"), {"id": 1, "note": "fits"}])
     found = {row["note"]: row for row in rows(lake)}
     change = {"field": "id", "change": "NULLED", "reason": "DESTINATION_FIELD_SIZE_LIMITATION"}
@@ -119,11 +103,11 @@ def test_rows_whose_key_does_not_fit_say_so_and_have_their_own_ids(lake: InlineL
     assert {row["_airbyte_raw_id"] for row in found.values()} < set(raw_ids)
 
 
-def raw_files(lake: InlineLake) -> list[bytes]:
+def raw_files(lake: Lake) -> list[bytes]:
     return lake.files(".parquet", stream="airbyte_internal/_raw__stream_users/raw")
 
 
-def test_a_part_of_a_key_that_does_not_fit_keeps_rows_apart(lake: InlineLake) -> None:
+def test_a_part_of_a_key_that_does_not_fit_keeps_rows_apart(lake: Lake) -> None:
     catalog = users("id", "day")
     days = ["2026-01-01", "2026-02-30", "soon", "later", None]
     sent = [{"id": number, "day": day, "note": f"{number}{day}"} for number in (1, 2, "x") for day in days]
@@ -133,7 +117,7 @@ def test_a_part_of_a_key_that_does_not_fit_keeps_rows_apart(lake: InlineLake) ->
     assert notes(lake) == sorted(f"{one['note']}!" for one in sent)
 
 
-def test_numbers_with_more_digits_than_a_double_are_told_apart(lake: InlineLake) -> None:
+def test_numbers_with_more_digits_than_a_double_are_told_apart(lake: Lake) -> None:
     catalog = users(id_type="number")
     numbers = (2**53, 2**53 + 1, 2**53 + 2, -(2**53) - 1, -(2**53), "9007199254740995.0", 1.5)
     sent = [{"id": number, "note": str(number)} for number in numbers]
@@ -146,7 +130,7 @@ def test_numbers_with_more_digits_than_a_double_are_told_apart(lake: InlineLake)
     assert changes == {str(one["note"]): [rounded] if one["note"] in odd else [] for one in sent}
 
 
-def test_keys_of_text_that_is_no_unicode_are_told_apart(lake: InlineLake) -> None:
+def test_keys_of_text_that_is_no_unicode_are_told_apart(lake: Lake) -> None:
     catalog = users(id_type="string")
     sent = [{"id": text, "note": text.encode("unicode-escape").decode()} for text in ("\ud800", "\ud801", "\ufffd")]
     for at in (1, 2):
@@ -161,7 +145,7 @@ def test_keys_of_text_that_is_no_unicode_are_told_apart(lake: InlineLake) -> Non
     ids=["appended", "another key"],
 )
 def test_rows_of_a_table_that_was_not_told_apart_by_this_key_are_kept(
-    lake: InlineLake, raw_tables: bool, before: Catalog, after: Catalog, of_landed: bool
+    lake: Lake, raw_tables: bool, before: JsonObject, after: JsonObject, of_landed: bool
 ) -> None:
     lake.options = {"tables": {"raw_tables": raw_tables}}
     sent = [{**one, "day": f"soon {number}"} for number, one in enumerate(huge("a", [*HUGE, 1, 2]))]
@@ -178,7 +162,7 @@ def test_rows_of_a_table_that_was_not_told_apart_by_this_key_are_kept(
 
 @pytest.mark.parametrize("options", [PARQUET, AVRO], ids=lambda options: options["format_type"])
 def test_rows_that_an_earlier_version_merged_into_one_stay_and_newer_ones_stand_beside_them(
-    lake: InlineLake, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    lake: Lake, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake.format = options
     with monkeypatch.context() as earlier:
@@ -191,13 +175,13 @@ def test_rows_that_an_earlier_version_merged_into_one_stay_and_newer_ones_stand_
     assert notes(lake) == ["a5", "b0", "c0", "c1", "still"]
 
 
-def test_a_refresh_keeps_them_apart_too(lake: InlineLake) -> None:
+def test_a_refresh_keeps_them_apart_too(lake: Lake) -> None:
     sync(lake, huge("a"))
     sync(lake, huge("b", HUGE[:4]), at=2, catalog=users(generation=2, minimum=2))
     assert notes(lake) == ["b0", "b1", "b2", "b3"]
 
 
-def test_a_cursor_that_does_not_fit_is_less_than_any_other(lake: InlineLake) -> None:
+def test_a_cursor_that_does_not_fit_is_less_than_any_other(lake: Lake) -> None:
     catalog = users(cursor="seen")
     sync(lake, [{"id": 1, "seen": 1, "note": "a"}, {"id": 2, "seen": 10**19, "note": "b"}], catalog=catalog)
     sync(lake, [{"id": 1, "seen": 10**19, "note": "c"}, {"id": 2, "seen": 10**19 + 1, "note": "d"}], at=2, catalog=catalog)
@@ -206,7 +190,7 @@ def test_a_cursor_that_does_not_fit_is_less_than_any_other(lake: InlineLake) -> 
     assert notes(lake) == ["a", "e"]
 
 
-def test_a_sync_warns_of_values_that_decide_and_do_not_fit(lake: InlineLake, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_sync_warns_of_values_that_decide_and_do_not_fit(lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "airbyte")
     catalog = users(cursor="seen")
     sync(lake, [*huge("a", HUGE[:2], seen=1), {"id": 3, "seen": "x"}, {"id": 4, "seen": 1, "day": "soon"}], catalog=catalog)
@@ -219,7 +203,7 @@ def test_a_sync_warns_of_values_that_decide_and_do_not_fit(lake: InlineLake, cap
 
 
 @pytest.mark.parametrize("options", quick_first([PARQUET, AVRO, JSONL]), ids=lambda options: options["format_type"])
-def test_a_change_log_tells_of_each_of_them(lake: InlineLake, options: dict[str, Any]) -> None:
+def test_a_change_log_tells_of_each_of_them(lake: Lake, options: dict[str, Any]) -> None:
     lake.format, lake.options = options, {"change_log": {"enabled": True, "format": "jsonl"}}
     sync(lake, huge("a"))
     sync(lake, [*huge("b", HUGE[:3]), {"id": HUGE[5], **DELETED}, {"id": 7 * 10**19, "note": "new"}], at=2)
@@ -233,7 +217,7 @@ def test_a_change_log_tells_of_each_of_them(lake: InlineLake, options: dict[str,
 
 
 @pytest.mark.parametrize("partitions", [[], [{"stream": "users", "column": "day", "transform": "month"}]], ids=["whole", "partitions"])
-def test_versions_of_keys_that_are_cut_are_those_of_the_rows_beside_them(lake: InlineLake, partitions: list[Data]) -> None:
+def test_versions_of_keys_that_are_cut_are_those_of_the_rows_beside_them(lake: Lake, partitions: list[Data]) -> None:
     lake.options = {"tables": {"history": [{"stream": "*"}], "cdc_deletion_mode": "soft", "partition_by": partitions}}
     cut = [{"day": f"2026-01-01T0{hour}:00:00", "note": str(hour)} for hour in range(1, 4)]
     others = [{"day": "2026-01-01", "note": "fits"}, {"day": "2026-01-02", "note": "deleted", **DELETED}]
