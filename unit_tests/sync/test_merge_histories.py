@@ -1,7 +1,7 @@
-"""Thousands of small histories through the connector's own merge jobs, against a merge in plain Python.
+"""More than a thousand small histories through the connector's own merges, against a merge in plain Python.
 
 A history is what happens to a few keys over some syncs: ties, nulls, deletions, late rows. All histories of a kind share one table, under
-keys of their own, so that each sync merges all of them in one Spark job.
+keys of their own, so that each sync merges all of them at once.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from typing import Any
 
 import pytest
 
-from integration_tests.lake import ProcessLake
+from unit_tests.lake.lake import Lake
 from unit_tests.lake.messages import catalog
 from unit_tests.lake.shop import complete, record, state, stream
 from unit_tests.lake.table_readers import read_pyarrow
+from unit_tests.sampling import rounds
 from unit_tests.tables.reference_merge import STORED, Version, softly, surviving
 
-HISTORIES = 600
+HISTORIES = rounds(300, 600)
 """Of each kind."""
 SYNCS = {"Parquet": 3, "JSONL": 2, "CSV": 2}
 """By format. The first merge makes a table, the second one changes it, and the third one a table that was changed."""
@@ -108,11 +109,10 @@ def merged(table: list[Version], arrived: list[Version]) -> list[Version]:
     return surviving([*(replace(version, offset=STORED) for version in table), *arrived])
 
 
-@pytest.mark.turns
 @pytest.mark.parametrize("file_format", ["Parquet", "JSONL"])
-def test_histories_end_as_a_merge_in_plain_python_does(moto_lake: ProcessLake, file_format: str) -> None:
+def test_histories_end_as_a_merge_in_plain_python_does(lake: Lake, file_format: str) -> None:
     chance = random.Random(SEED)
-    connector = moto_lake.connector(format={"format_type": file_format}, batching={"max_batch_mb": 1}, tables={"target_file_mb": 1})
+    connector = lake.connector(format={"format_type": file_format}, batching={"max_batch_mb": 1}, tables={"target_file_mb": 1})
     tables: dict[str, list[Version]] = {kind.name: [] for kind in KINDS}
     for sync in range(SYNCS[file_format]):
         sent = {kind.name: sent_in(kind, sync, chance, FIRST_OF_SYNC * sync) for kind in KINDS}
@@ -120,16 +120,15 @@ def test_histories_end_as_a_merge_in_plain_python_does(moto_lake: ProcessLake, f
         for kind in KINDS:
             tables[kind.name] = merged(tables[kind.name], sent[kind.name])
             expected = sorted(version.number for version in tables[kind.name] if not version.deleted)
-            assert versions_in(moto_lake.final_files((NAMESPACE, kind.name))) == expected, f"{kind.name}, sync {sync}"
-        moto_lake.verify_at_rest()
+            assert versions_in(lake.final_files((NAMESPACE, kind.name))) == expected, f"{kind.name}, sync {sync}"
+        lake.verify_at_rest()
 
 
-@pytest.mark.turns
 @pytest.mark.parametrize("file_format", ["Parquet", "CSV"])
-def test_histories_with_soft_deletions_end_as_all_their_versions_say(moto_lake: ProcessLake, file_format: str) -> None:
+def test_histories_with_soft_deletions_end_as_all_their_versions_say(lake: Lake, file_format: str) -> None:
     chance = random.Random(SEED)
     tables = {"target_file_mb": 1, "cdc_deletion_mode": "soft"}
-    connector = moto_lake.connector(format={"format_type": file_format}, batching={"max_batch_mb": 1}, tables=tables)
+    connector = lake.connector(format={"format_type": file_format}, batching={"max_batch_mb": 1}, tables=tables)
     seen: dict[str, list[Version]] = {kind.name: [] for kind in KINDS}
     for sync in range(SYNCS[file_format]):
         sent = {kind.name: sent_in(kind, sync, chance, FIRST_OF_SYNC * sync) for kind in KINDS}
@@ -139,8 +138,8 @@ def test_histories_with_soft_deletions_end_as_all_their_versions_say(moto_lake: 
             seen[kind.name] += [replace(version, offset=version.offset - FIRST_OF_SYNC * sync) for version in sent[kind.name]]
             found = softly(seen[kind.name])
             expected = Counter((one.deleted, None if values.deleted else values.number) for one, values in found)
-            assert marked_versions_in(moto_lake.final_files((NAMESPACE, kind.name))) == expected, f"{kind.name}, sync {sync}"
-        moto_lake.verify_at_rest()
+            assert marked_versions_in(lake.final_files((NAMESPACE, kind.name))) == expected, f"{kind.name}, sync {sync}"
+        lake.verify_at_rest()
 
 
 def messages(sent: Mapping[str, list[Version]], sync: int) -> list[bytes]:
