@@ -34,7 +34,8 @@ from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
 from destination_s3_spark.tables.publishers.publication import Publisher
 from destination_s3_spark.tables.publishers.symlink import MANIFEST, SymlinkManifest
 from destination_s3_spark.tables.updates.inputs import replaced_by_pending
-from unit_tests.chain.fake_store import Completes, Crash, FakeStore, Fault, Hook
+from unit_tests.chain.bucket import Bucket
+from unit_tests.lake.memory_bucket import Crash
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 TABLE = Table(StreamId("sim", "t"), "t", "lake/airbyte_internal/t/", "lake/final/t/")
@@ -79,10 +80,9 @@ class WatchedBucket:
     """The bucket, and everything that must never be seen in it. `problems` says what was seen all the same."""
 
     publishers: ClassVar[tuple[Publisher, ...]] = (SHOWN,)
-    store_kind: ClassVar[type[FakeStore]] = FakeStore
 
-    def __init__(self, completes: Completes = Completes.REPEATABLE) -> None:
-        self.store = self.store_kind(completes, self._watch)
+    def __init__(self, *, completes_again: bool = True) -> None:
+        self.store = Bucket(completes_again=completes_again, watch=self._watch)
         self.visible: Counter[int] = Counter()
         self.problems: list[str] = []
         self.two_writers = False  # a paused one may leave scratch until a later sync that is not the first to end cleanly
@@ -153,7 +153,7 @@ class WatchedBucket:
             self._watch_removal(key)
 
     def _watch_removal(self, key: str) -> None:
-        if self.store.conditional and key in self.shown():
+        if key in self.shown():
             self.problems.append("a file went that readers of the manifest were still shown")
         blocks = self.blocks()
         voided = {block.event.voided_sequence_number for block in blocks if isinstance(block.event, Void)}
@@ -356,6 +356,7 @@ def run_until_done(bucket: WatchedBucket, plan: Plan, platform: Platform | None 
 
 def run_once(bucket: WatchedBucket, plan: Plan, platform: Platform) -> bool:
     """One attempt; whether it succeeded."""
+    bucket.store.restart()
     try:
         Attempt(bucket, plan, platform).run()
     except (Crash, TransientError, Fenced):
@@ -363,9 +364,3 @@ def run_once(bucket: WatchedBucket, plan: Plan, platform: Platform) -> bool:
     finally:
         bucket.audit()
     return True
-
-
-def at_calls(faults: dict[int, Fault]) -> Hook:
-    """Each fault strikes once, at the call with its number."""
-    left = dict(faults)
-    return lambda number, _name: left.pop(number, None)

@@ -20,7 +20,7 @@ from destination_s3_spark.tables.commit.batch import TableCheckpoint
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
 from destination_s3_spark.tables.publishers.publication import Publisher
-from unit_tests.chain.fake_store import FakeStore
+from unit_tests.chain.bucket import Bucket
 from unit_tests.places import table_of
 
 TABLE = replace(table_of("users", "shop"), final_root="lake/users/")
@@ -32,7 +32,7 @@ SECOND = TableCheckpoint(200, "second")
 
 
 def writer(
-    store: FakeStore,
+    store: Bucket,
     sync_id: int = 1,
     generation_id: int = 0,
     disposition: WriteDisposition = WriteDisposition.APPEND,
@@ -46,7 +46,7 @@ def writer(
 
 def staged(
     into: TableWriter,
-    store: FakeStore,
+    store: Bucket,
     start: int,
     end: int,
     segments: Sequence[Segment] | None = None,
@@ -68,21 +68,21 @@ def _folder(kind: FileKind) -> str:
     return TABLE.final_root if kind is FileKind.FINAL else f"{TABLE.folder}{kind.value}/"
 
 
-def land(into: TableWriter, store: FakeStore, start: int, end: int) -> None:
+def land(into: TableWriter, store: Bucket, start: int, end: int) -> None:
     into.stage(staged(into, store, start, end))
 
 
-def event(store: FakeStore, number: int) -> dict[str, object]:
+def event(store: Bucket, number: int) -> dict[str, object]:
     found: dict[str, object] = json.loads(store.objects[f"{CHAIN}{number:020d}.json"])["event"]
     return found
 
 
-def kinds(store: FakeStore) -> list[object]:
+def kinds(store: Bucket) -> list[object]:
     numbers = sorted(key for key in store.objects if key.startswith(CHAIN) and "hint" not in key)
     return [event(store, number)["kind"] for number in range(len(numbers))]
 
 
-def synced(store: FakeStore, sync_id: int = 1, publishers: Sequence[Publisher] = ()) -> None:
+def synced(store: Bucket, sync_id: int = 1, publishers: Sequence[Publisher] = ()) -> None:
     """A small sync from start to end."""
     made = writer(store, sync_id, publishers=publishers)
     land(made, store, 0, 100)
@@ -90,7 +90,7 @@ def synced(store: FakeStore, sync_id: int = 1, publishers: Sequence[Publisher] =
     made.close()
 
 
-def crashed(store: FakeStore, *checkpoints: TableCheckpoint) -> TableWriter:
+def crashed(store: Bucket, *checkpoints: TableCheckpoint) -> TableWriter:
     """A sync that committed and never closed."""
     made = writer(store)
     start = 0

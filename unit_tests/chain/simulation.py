@@ -24,7 +24,8 @@ from destination_s3_spark.sync.checkpoints import Checkpoints
 from destination_s3_spark.sync.commits import Commits
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
-from unit_tests.chain.fake_store import Completes, Crash, FakeStore
+from unit_tests.chain.bucket import Bucket
+from unit_tests.lake.memory_bucket import Crash
 
 RECORD_BYTES = 10
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -83,12 +84,12 @@ class Platform:
 class World:
     """A bucket, and what a reader that globs the final files has seen in it: rows by (stream, record), and the worst it ever saw."""
 
-    completes: Completes = Completes.REPEATABLE
+    completes_again: bool = True
     visible: Counter[tuple[int, int]] = field(default_factory=Counter)
     copies_seen: int = 0
 
     def __post_init__(self) -> None:
-        self.store = FakeStore(self.completes, self._watch)
+        self.store = Bucket(completes_again=self.completes_again, watch=self._watch)
 
     def _watch(self, key: str, body: bytes, change: int) -> None:
         if not key.startswith("lake/final/"):
@@ -269,6 +270,7 @@ def run_until_done(
 ) -> int:
     """Start attempts, as the platform does, until one succeeds; their number."""
     for attempt in range(1, attempts + 1):
+        world.store.restart()
         try:
             Sync(world, shape, platform, None if boundaries is None else boundaries()).run()
         except (Crash, TransientError, Fenced):

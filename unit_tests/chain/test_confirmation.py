@@ -23,7 +23,7 @@ from destination_s3_spark.errors import DataError
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.retention import delete_expired_raw
 from unit_tests.cases import each
-from unit_tests.chain.fake_store import FakeStore
+from unit_tests.chain.bucket import Bucket
 from unit_tests.chain.one_table import CHAIN, FIRST, SECOND, TABLE, crashed, land
 from unit_tests.chain.test_keep_replaced import KEEP, chain_of, sync_at, writer_at
 
@@ -31,7 +31,7 @@ HINT = f"{CHAIN}hint.json"
 DEEP = b"[" * 200_000 + b"]" * 200_000
 
 
-def changed(store: FakeStore, change: Callable[[dict[str, Any], dict[str, Any]], None]) -> None:
+def changed(store: Bucket, change: Callable[[dict[str, Any], dict[str, Any]], None]) -> None:
     """Change the state and the files of the hint, and give it a fresh checksum."""
     hint = json.loads(store.objects[HINT])
     change(hint["known"]["state"], hint["known"]["live"])
@@ -39,22 +39,22 @@ def changed(store: FakeStore, change: Callable[[dict[str, Any], dict[str, Any]],
     store.objects[HINT] = canonical(hint)
 
 
-def data(store: FakeStore) -> set[str]:
+def data(store: Bucket) -> set[str]:
     return {key for key in store.objects if not key.startswith(CHAIN)}
 
 
-def with_kept_files() -> FakeStore:
-    store = FakeStore()
+def with_kept_files() -> Bucket:
+    store = Bucket()
     sync_at(store, 0)
     sync_at(store, 1)
-    store.calls.clear()
+    store.forget()
     return store
 
 
 def test_kept_files_that_a_hint_names_take_one_get_of_their_block() -> None:
     store = with_kept_files()
     (first, second) = chain_of(store).head.contents.leaving
-    store.calls.clear()
+    store.forget()
     writer_at(store, 2).close()
 
     assert not set(first.keys) & set(store.objects)
@@ -77,7 +77,7 @@ def test_files_that_the_block_did_not_replace_are_not_deleted() -> None:
 
 
 def test_a_hint_alone_gives_no_file_up() -> None:
-    store = FakeStore()
+    store = Bucket()
     sync_at(store, 0)
     live = chain_of(store).live_files()
 
@@ -93,7 +93,7 @@ def test_a_hint_alone_gives_no_file_up() -> None:
 
 
 def test_a_hint_alone_does_not_make_a_raw_file_old() -> None:
-    store = FakeStore()
+    store = Bucket()
     sync_at(store, 0)
     raw = chain_of(store).live_files().of(FileKind.RAW)
 
@@ -111,7 +111,7 @@ def test_a_hint_alone_does_not_make_a_raw_file_old() -> None:
 
 
 def test_a_hint_of_a_session_that_did_not_settle_its_last_block_is_none_of_ours() -> None:
-    store = FakeStore()
+    store = Bucket()
     crashed(store, FIRST, SECOND)
     head = chain_of(store).head
     made = writer_at(store, 1)
@@ -133,7 +133,7 @@ def test_a_hint_of_a_session_that_did_not_settle_its_last_block_is_none_of_ours(
 
 @each("offset", [-1, 0, 2**60 + 1, 2**63 - 1, 2**70])
 def test_offsets_that_cannot_be_are_not_believed(offset: int) -> None:
-    store = FakeStore()
+    store = Bucket()
     sync_at(store, 0)
     whole = chain_of(store).state
     changed(store, lambda state, _: state["contents"].update(nextOffset=offset))
@@ -148,7 +148,7 @@ def bomb(size: int) -> bytes:
 
 
 def _hint() -> bytes:
-    store = FakeStore()
+    store = Bucket()
     sync_at(store, 0)
     return store.objects[HINT]
 
@@ -167,7 +167,7 @@ def test_a_list_that_grows_beyond_all_bounds_is_not_decompressed(monkeypatch: py
 
 
 def test_a_hint_that_is_too_large_is_ignored_and_such_a_block_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    store = FakeStore()
+    store = Bucket()
     sync_at(store, 0)
     whole = chain_of(store).state
     monkeypatch.setattr(hints, "MOST_HINT_BYTES", 100)
@@ -180,7 +180,7 @@ def test_a_hint_that_is_too_large_is_ignored_and_such_a_block_is_an_error(monkey
 
 @each("body", [DEEP, b'{"a":' * 100_000, canonical({"known": {}}) + DEEP])
 def test_a_hint_of_any_depth_is_ignored(body: bytes) -> None:
-    store = FakeStore()
+    store = Bucket()
     sync_at(store, 0)
     whole = chain_of(store).state
     store.objects[HINT] = body
@@ -189,7 +189,7 @@ def test_a_hint_of_any_depth_is_ignored(body: bytes) -> None:
 
 
 def test_a_deep_value_where_a_hint_is_sound_is_ignored_too() -> None:
-    store = FakeStore()
+    store = Bucket()
     sync_at(store, 0)
     whole = chain_of(store).state
     known = store.objects[HINT].partition(b'"known":')[2].partition(b',"sequenceNumber"')[0][:-1] + b',"more":' + DEEP + b"}"
@@ -200,7 +200,7 @@ def test_a_deep_value_where_a_hint_is_sound_is_ignored_too() -> None:
 
 
 def test_a_block_of_any_depth_is_a_damaged_one() -> None:
-    store = FakeStore()
+    store = Bucket()
     sync_at(store, 0)
     del store.objects[HINT]
     key = f"{CHAIN}{block_name(1)}"
@@ -214,7 +214,7 @@ def test_a_block_of_any_depth_is_a_damaged_one() -> None:
 
 def test_a_writer_keeps_its_promises_with_confirmation_at_every_step() -> None:
     """The same work as without a hint: confirmation never stands in the way of a table that is as it should be."""
-    with_hint, without = FakeStore(), FakeStore()
+    with_hint, without = Bucket(), Bucket()
     for store in (with_hint, without):
         for hour in range(6):
             if store is without:

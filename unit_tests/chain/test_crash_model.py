@@ -9,13 +9,15 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
 from destination_s3_spark.errors import SyncError
 from destination_s3_spark.protocol.state import StateKind
-from unit_tests.chain.fake_store import Completes, Crash, Fault, Hook
+from unit_tests.chain.bucket import CRASHES, FATES, LOSSES, at_calls, name_of
 from unit_tests.chain.simulation import ONE_TABLE, Landing, Platform, Positions, Result, Shape, Sync, World, result, run_until_done
+from unit_tests.lake.memory_bucket import Crash, Fate, Hook, Refusal, S3Call
 from unit_tests.rotation import random_cases, taken
 
 SHAPES = {
@@ -34,8 +36,6 @@ SHAPES = {
 TAIL = "a tail behind the last state"
 EVERY = 4
 """Of so many cases that are alike, a run takes one."""
-CRASHES = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)
-TIMEOUTS = (Fault.TIMEOUT_BEFORE, Fault.TIMEOUT_AFTER)
 
 
 class Tally:
@@ -68,14 +68,8 @@ class Tally:
         assert not self.bad.total(), self.first_bad
 
 
-def at_calls(faults: Mapping[int, Fault]) -> Hook:
-    """Each fault strikes once, at the call with its number."""
-    left = dict(faults)
-    return lambda number, _name: left.pop(number, None)
-
-
-def survive(shape: Shape, hook: Hook, completes: Completes) -> tuple[World, Result]:
-    world = World(completes)
+def survive(shape: Shape, hook: Hook, *, completes_again: bool) -> tuple[World, Result]:
+    world = World(completes_again)
     world.store.hook = hook
     attempts = run_until_done(world, shape, Platform([0] * len(shape.totals)))
     return world, result(world, shape, attempts)
@@ -84,24 +78,24 @@ def survive(shape: Shape, hook: Hook, completes: Completes) -> tuple[World, Resu
 def clean_calls(shape: Shape) -> int:
     world = World()
     run_until_done(world, shape, Platform([0] * len(shape.totals)))
-    return len(world.store.calls)
+    return len(world.store.memory.calls)
 
 
-def tally(shape: Shape, schedules: Iterable[Mapping[int, Fault]], completes: Completes, name: str) -> None:
+def tally(shape: Shape, schedules: Iterable[Mapping[int, Fate]], name: str, *, completes_again: bool) -> None:
     found = Tally()
     for schedule in schedules:
-        world, outcome = survive(shape, at_calls(schedule), completes)
+        world, outcome = survive(shape, at_calls(schedule), completes_again=completes_again)
         found.add((schedule, world.store.names()), shape, outcome)
-    found.expect_clean(f"{name}, completes {completes.value}")
+    found.expect_clean(f"{name}, completes again: {completes_again}")
 
 
 def random_schedules(
     seed: str, count: int, last_call: int, crashes: tuple[int, int], timeouts: tuple[int, int]
-) -> Iterator[dict[int, Fault]]:
+) -> Iterator[dict[int, Fate]]:
     chance, count = random_cases(seed, count, EVERY)
     for _ in range(count):
         faults = [chance.choice(CRASHES) for _ in range(chance.randint(*crashes))]
-        faults += [chance.choice(TIMEOUTS) for _ in range(chance.randint(*timeouts))]
+        faults += [chance.choice(LOSSES) for _ in range(chance.randint(*timeouts))]
         yield {chance.randint(1, last_call): fault for fault in faults}
 
 
@@ -116,35 +110,35 @@ def test_a_clean_sync_lands_every_record_once(name: str) -> None:
     assert platform.acked == list(shape.boundaries[-1])
 
 
-@pytest.mark.parametrize("completes", Completes)
+@pytest.mark.parametrize("completes_again", [True, False])
 @pytest.mark.parametrize("name", SHAPES)
-def test_one_fault_at_every_call(name: str, completes: Completes) -> None:
+def test_one_fault_at_every_call(name: str, completes_again: bool) -> None:
     shape = SHAPES[name]
-    schedules = [{call: fault} for call in range(1, clean_calls(shape) + 1) for fault in Fault]
+    schedules = [{call: fault} for call in range(1, clean_calls(shape) + 1) for fault in FATES]
     if name == TAIL:
         schedules = [schedule for schedule in schedules if schedule not in deaths_after_close(shape)]
-    tally(shape, schedules, completes, f"one fault, {name}")
+    tally(shape, schedules, f"one fault, {name}", completes_again=completes_again)
 
 
-def deaths_after_close(shape: Shape) -> list[dict[int, Fault]]:
+def deaths_after_close(shape: Shape) -> list[dict[int, Fate]]:
     """The last calls of a sync are Close and the hint."""
     calls = clean_calls(shape)
-    return [{calls - 1: Fault.CRASH_AFTER}, {calls: Fault.CRASH_BEFORE}, {calls: Fault.CRASH_AFTER}]
+    return [{calls - 1: Fate.CRASH_AFTER}, {calls: Fate.CRASH_BEFORE}, {calls: Fate.CRASH_AFTER}]
 
 
 def test_a_tail_without_a_state_doubles_only_when_the_process_dies_between_close_and_exit() -> None:
     """The source sends the tail again and nothing tells this from new records: at least once, as destinations promise. Nothing is lost."""
     shape = SHAPES[TAIL]
     for schedule in deaths_after_close(shape):
-        _, found = survive(shape, at_calls(schedule), Completes.REPEATABLE)
+        _, found = survive(shape, at_calls(schedule), completes_again=True)
 
         assert found.lost(shape) == 0
         assert {row for row, copies in found.chain.items() if copies > 1} == {(0, 8), (0, 9), (0, 10)}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("completes", Completes)
-def test_every_pair_of_crashes(completes: Completes) -> None:
+@pytest.mark.parametrize("completes_again", [True, False])
+def test_every_pair_of_crashes(completes_again: bool) -> None:
     calls = clean_calls(ONE_TABLE)
     pairs = (
         {first: before, second: after}
@@ -153,15 +147,20 @@ def test_every_pair_of_crashes(completes: Completes) -> None:
         for before in CRASHES
         for after in CRASHES
     )
-    tally(ONE_TABLE, pairs, completes, "pairs of crashes, one table")
+    tally(ONE_TABLE, pairs, "pairs of crashes, one table", completes_again=completes_again)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("completes", Completes)
+@pytest.mark.parametrize("completes_again", [True, False])
 @pytest.mark.parametrize("name", [name for name in SHAPES if name != TAIL])
-def test_random_crashes_and_timeouts(name: str, completes: Completes) -> None:
+def test_random_crashes_and_timeouts(name: str, completes_again: bool) -> None:
     shape = SHAPES[name]
-    tally(shape, random_schedules(name, 200, 2 * clean_calls(shape), (0, 4), (0, 5)), completes, f"random faults, {name}")
+    tally(
+        shape,
+        random_schedules(name, 200, 2 * clean_calls(shape), (0, 4), (0, 5)),
+        f"random faults, {name}",
+        completes_again=completes_again,
+    )
 
 
 @pytest.mark.slow
@@ -171,13 +170,13 @@ def test_staged_uploads_vanish(name: str) -> None:
     found = Tally()
     for seed, crashes in enumerate(random_schedules(name, 600, clean_calls(shape), (0, 3), (0, 1))):
         chance = random.Random(seed)
-        world = World(Completes.ONCE)
+        world = World(completes_again=False)
         strike = at_calls(crashes)
 
-        def hook(number: int, call: str, world: World = world, chance: random.Random = chance, strike: Hook = strike) -> Fault | None:
-            if world.store.uploads and number < 300 and chance.random() < 0.02:
+        def hook(call: S3Call, world: World = world, chance: random.Random = chance, strike: Hook = strike) -> Fate | Refusal | None:
+            if world.store.uploads and call.number < 300 and chance.random() < 0.02:
                 world.store.uploads.pop(chance.choice(list(world.store.uploads)))
-            return strike(number, call)
+            return strike(call)
 
         world.store.hook = hook
         attempts = run_until_done(world, shape, Platform([0] * len(shape.totals)))
@@ -239,8 +238,8 @@ def test_fewer_states_than_records_never_go_out_before_their_records_are_durable
 class Zombie:
     """A writer that is paused before one of its calls while other attempts take over, under faults of their own, and that goes on then."""
 
-    def __init__(self, shape: Shape, pause_at: int, faults_of_others: Hook, completes: Completes) -> None:
-        self.world = World(completes)
+    def __init__(self, shape: Shape, pause_at: int, faults_of_others: Hook, *, completes_again: bool = True) -> None:
+        self.world = World(completes_again)
         self.shape = shape
         self.platform = Platform([0] * len(shape.totals))  # what the paused writer's STATEs say
         self.attempts = 1
@@ -258,10 +257,10 @@ class Zombie:
     def take_over(self) -> None:
         self.attempts += run_until_done(self.world, self.shape, Platform(list(self.platform.acked)))
 
-    def _hook(self, number: int, _name: str) -> Fault | None:
-        if number == self._pause_at:
+    def _hook(self, call: S3Call) -> Fate | Refusal | None:
+        if call.number == self._pause_at:
             store = self.world.store
-            store.hook = lambda call, name: self._faults_of_others(call - number, name)
+            store.hook = lambda later: self._faults_of_others(replace(later, number=later.number - call.number))
             self.take_over()
             store.hook = None
         return None
@@ -276,19 +275,19 @@ def opened_by(shape: Shape) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("completes", Completes)
+@pytest.mark.parametrize("completes_again", [True, False])
 @pytest.mark.parametrize("name", ["one table", "lands inside a checkpoint", "global state over three tables"])
-def test_a_paused_writer_that_wakes_up_after_another_took_over(name: str, completes: Completes) -> None:
+def test_a_paused_writer_that_wakes_up_after_another_took_over(name: str, completes_again: bool) -> None:
     shape = SHAPES[name]
     found = Tally()
     outcomes: Counter[str] = Counter()
     for pause in range(opened_by(shape) + 1, clean_calls(shape) + 1):
         for crash_at in (None, *taken(range(1, clean_calls(shape) + 10, 3), 3, pause)):
             faults = {} if crash_at is None else {crash_at: CRASHES[crash_at // 3 % 2]}
-            zombie = Zombie(shape, pause, at_calls(faults), completes)
+            zombie = Zombie(shape, pause, at_calls(faults), completes_again=completes_again)
             outcomes[zombie.run()] += 1
             found.add((pause, faults), shape, result(zombie.world, shape, zombie.attempts))
-    found.expect_clean(f"zombies {dict(outcomes)}, {name}, completes {completes.value}")
+    found.expect_clean(f"zombies {dict(outcomes)}, {name}, completes again: {completes_again}")
     assert outcomes.keys() <= {"Fenced", "finished"}
     assert outcomes["Fenced"] > 10 * outcomes["finished"]
 
@@ -310,21 +309,21 @@ class InterruptedTakeover(Zombie):
 @pytest.mark.slow
 @pytest.mark.parametrize("death", CRASHES)
 @pytest.mark.parametrize("unanswered", [0, 6])
-def test_a_paused_writer_that_wakes_up_while_the_other_has_died_half_way(unanswered: int, death: Fault) -> None:
+def test_a_paused_writer_that_wakes_up_while_the_other_has_died_half_way(unanswered: int, death: Fate) -> None:
     """With unanswered completes the other one takes the paused writer's block back while its uploads are still there."""
     shape = Shape(((3,), (6,)), (6,))
     found = Tally()
     outcomes: Counter[str] = Counter()
     for pause in range(opened_by(shape) + 1, clean_calls(shape) - 1):
         for dies_at in taken(range(1, 46), EVERY, pause):
-            left = [Fault.TIMEOUT_BEFORE] * unanswered
+            left = [Fate.LOST_BEFORE] * unanswered
 
-            def faults(number: int, name: str, dies_at: int = dies_at, left: list[Fault] = left) -> Fault | None:
-                if number == dies_at:
+            def faults(call: S3Call, dies_at: int = dies_at, left: list[Fate] = left) -> Fate | None:
+                if call.number == dies_at:
                     return death
-                return left.pop() if name == "complete_upload" and left else None
+                return left.pop() if name_of(call) == "complete_upload" and left else None
 
-            zombie = InterruptedTakeover(shape, pause, faults, Completes.REPEATABLE)
+            zombie = InterruptedTakeover(shape, pause, faults)
             outcomes[zombie.run()] += 1
             zombie.finish()
             found.add((pause, dies_at), shape, result(zombie.world, shape, zombie.attempts))
@@ -334,7 +333,7 @@ def test_a_paused_writer_that_wakes_up_while_the_other_has_died_half_way(unanswe
 def test_a_writer_paused_before_it_opened_is_a_later_sync() -> None:
     """It sends everything again after the other one closed cleanly: that is what a second sync does, and both copies belong there."""
     for pause in range(1, opened_by(ONE_TABLE) + 1):
-        zombie = Zombie(ONE_TABLE, pause, at_calls({}), Completes.ONCE)
+        zombie = Zombie(ONE_TABLE, pause, at_calls({}), completes_again=False)
 
         assert zombie.run() == "finished"
         found = result(zombie.world, ONE_TABLE, 2)

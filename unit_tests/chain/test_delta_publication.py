@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -25,36 +26,40 @@ from destination_s3_spark.tables.publishers.delta import DeltaTable
 from destination_s3_spark.tables.publishers.symlink import published_keys
 from unit_tests.cases import each
 from unit_tests.chain import merging
+from unit_tests.chain.bucket import CRASHES, FATES, Bucket, at_calls, name_of
 from unit_tests.chain.delta_table import LOG, SHOWN, Refusing, delta_calls, log_of, paths, version
-from unit_tests.chain.fake_store import Completes, FakeStore, Fault, Result
-from unit_tests.chain.merging import WatchedBucket, at_calls, run_until_done
+from unit_tests.chain.merging import WatchedBucket, run_until_done
 from unit_tests.chain.one_table import CHAIN, FIRST, STARTED, TABLE, kinds, land, synced, writer
-from unit_tests.chain.trouble import CRASHES, SCENARIOS, Paused, Tally, opened_by, random_faults
+from unit_tests.chain.trouble import SCENARIOS, Paused, Tally, opened_by, random_faults
+from unit_tests.lake.memory_bucket import Fate, MemoryBucket, S3Call
+from unit_tests.lake.memory_client import MemoryClient
 from unit_tests.sampling import sample
 
 
-class LookedAtStore(FakeStore):
-    """A bucket that is looked at before every call."""
+class LookingClient(MemoryClient):
+    """Looks at the bucket before every call."""
 
-    look: Callable[[], None] = staticmethod(lambda: None)
+    def __init__(self, look: Callable[[], None]) -> None:
+        self._look = look
 
-    def _call(self, name: str, key: str, effect: Callable[[], Result]) -> Result:
-        self.look()
-        return super()._call(name, key, effect)
+    def _answered(
+        self, bucket: MemoryBucket, action: str, key: str, parameters: Mapping[str, Any], effect: Callable[[], dict[str, Any]]
+    ) -> dict[str, Any]:
+        self._look()
+        return super()._answered(bucket, action, key, parameters, effect)
 
 
 class DeltaBucket(WatchedBucket):
     """Looks whether the Delta log shows one committed block all the time."""
 
     publishers = (SHOWN, merging.SHOWN)
-    store_kind = LookedAtStore
 
-    def __init__(self, completes: Completes = Completes.REPEATABLE) -> None:
-        super().__init__(completes)
+    def __init__(self, *, completes_again: bool = True) -> None:
+        super().__init__(completes_again=completes_again)
         self._live = LiveFilesFold()
         self._published: list[set[str]] = []
         self._newest = -1
-        self.store.look = self.look  # type: ignore[attr-defined]
+        self.store.client = LookingClient(self.look)  # type: ignore[assignment]
 
     def look(self) -> None:
         found = log_of(self.store, merging.TABLE)
@@ -87,10 +92,10 @@ def _many_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
 CROSSED = ["a merge into a merged table", "a refresh of an appended table", "a merge into a table that was appended to"]
 
 
-def tally(name: str, schedules: Iterable[dict[int, Fault]], completes: Completes = Completes.REPEATABLE) -> None:
+def tally(name: str, schedules: Iterable[dict[int, Fate]], *, completes_again: bool = True) -> None:
     found, scenario = Tally(), SCENARIOS[name]
     for schedule in schedules:
-        bucket = scenario.begun(completes, DeltaBucket)
+        bucket = scenario.begun(completes_again=completes_again, kind=DeltaBucket)
         bucket.store.hook = at_calls(schedule)
         run_until_done(bucket, scenario.troubled)
         found.add(schedule, bucket, scenario.expected)
@@ -101,14 +106,14 @@ def tally(name: str, schedules: Iterable[dict[int, Fault]], completes: Completes
 @each("name", CROSSED)
 def test_one_fault_at_every_call(name: str) -> None:
     calls = SCENARIOS[name].clean_calls(DeltaBucket)
-    schedules = [{call: fault} for call in range(1, calls + 1) for fault in Fault]
+    schedules = [{call: fault} for call in range(1, calls + 1) for fault in FATES]
     tally(name, sample(schedules, len(schedules) // 2))
 
 
 @pytest.mark.usefixtures("_many_checkpoints")
 @each("name", CROSSED)
 def test_random_crashes_and_timeouts(name: str) -> None:
-    tally(name, random_faults(name, 40, 2 * SCENARIOS[name].clean_calls(DeltaBucket)), Completes.ONCE)
+    tally(name, random_faults(name, 40, 2 * SCENARIOS[name].clean_calls(DeltaBucket)), completes_again=False)
 
 
 @pytest.mark.slow
@@ -121,7 +126,7 @@ def test_a_paused_writer_that_wakes_up_after_another_took_over(name: str) -> Non
     for pause in range(opened_by(scenario, DeltaBucket) + 1, calls + 1):
         for crash_at in (None, *range(1, calls, 13)):
             faults = {} if crash_at is None else {crash_at: CRASHES[crash_at % 2]}
-            bucket = scenario.begun(Completes.REPEATABLE, DeltaBucket)
+            bucket = scenario.begun(kind=DeltaBucket)
             paused = Paused(bucket, scenario.troubled, pause, at_calls(faults), others_end=True)
             outcomes[paused.run()] += 1
             found.add((pause, faults), bucket, scenario.expected)
@@ -129,20 +134,20 @@ def test_a_paused_writer_that_wakes_up_after_another_took_over(name: str) -> Non
     assert outcomes["Fenced"] > outcomes["finished"]
 
 
-def finals(store: FakeStore) -> set[str]:
+def finals(store: Bucket) -> set[str]:
     return {key for key in store.objects if key.startswith("lake/users/f-")}
 
 
-def commit_as_another(store: FakeStore, *actions: Action) -> None:
+def commit_as_another(store: Bucket, *actions: Action) -> None:
     """What a program writes that ignores writer features."""
     info = CommitInfo(1, "OPTIMIZE", {}, "another program", "x")
     store.create(f"{LOG}{version(store) + 1:020d}.json", encode_commit([info, *actions]))
 
 
 def test_a_steady_publication_takes_one_get_and_one_put() -> None:
-    store = FakeStore()
+    store = Bucket()
     for sync_id in range(1, 130):
-        store.calls.clear()
+        store.forget()
         synced(store, sync_id, [SHOWN])
         calls = delta_calls(store)
         if sync_id == 1:
@@ -160,11 +165,11 @@ def test_a_steady_publication_takes_one_get_and_one_put() -> None:
 
 
 def test_a_session_that_changes_nothing_commits_nothing() -> None:
-    store = FakeStore()
+    store = Bucket()
     synced(store, 1, [SHOWN])
     made = writer(store, 2, publishers=[SHOWN])
     made.open()
-    store.calls.clear()
+    store.forget()
     made.close()
 
     assert version(store) == 0
@@ -172,9 +177,9 @@ def test_a_session_that_changes_nothing_commits_nothing() -> None:
 
 
 def test_an_idle_table_that_is_current_costs_two_calls() -> None:
-    store = FakeStore()
+    store = Bucket()
     synced(store, 1, [SHOWN])
-    store.calls.clear()
+    store.forget()
     writer(store, 2, publishers=[SHOWN]).close()
 
     assert delta_calls(store) == ["list", "get"]
@@ -182,7 +187,7 @@ def test_an_idle_table_that_is_current_costs_two_calls() -> None:
 
 @each("hint", [True, False])
 def test_a_log_that_was_removed_is_written_again(hint: bool) -> None:
-    store = FakeStore()
+    store = Bucket()
     for sync_id in (1, 2):
         synced(store, sync_id, [SHOWN])
     for key in [key for key in store.objects if key.startswith(LOG)]:
@@ -196,7 +201,7 @@ def test_a_log_that_was_removed_is_written_again(hint: bool) -> None:
 
 
 def test_a_log_many_blocks_behind_catches_up_in_one_commit() -> None:
-    store = FakeStore()
+    store = Bucket()
     synced(store, 1, [SHOWN])
     for sync_id in range(2, 6):
         synced(store, sync_id, [Refusing()])
@@ -208,13 +213,13 @@ def test_a_log_many_blocks_behind_catches_up_in_one_commit() -> None:
 
 
 def test_an_outdated_hint_costs_requests_only() -> None:
-    store = FakeStore()
+    store = Bucket()
     synced(store, 1, [SHOWN])
     hint = store.objects[f"{CHAIN}hint.json"]
     for sync_id in (2, 3):
         synced(store, sync_id, [SHOWN])
     store.objects[f"{CHAIN}hint.json"] = hint
-    store.calls.clear()
+    store.forget()
     synced(store, 4, [SHOWN])
 
     assert delta_calls(store) == ["get", "create", "get", "list", "get", "get", "get", "create"]
@@ -223,7 +228,7 @@ def test_an_outdated_hint_costs_requests_only() -> None:
 
 
 def test_after_a_refusal_the_mark_is_older_than_the_hint() -> None:
-    store = FakeStore()
+    store = Bucket()
     synced(store, 1, [SHOWN])
     synced(store, 2, [Refusing()])
     assert len(paths(store)) == 1
@@ -235,15 +240,15 @@ def test_after_a_refusal_the_mark_is_older_than_the_hint() -> None:
 
 def test_an_old_mark_is_not_trusted() -> None:
     """The version after it may have been cleaned up, and would be free again."""
-    store = FakeStore()
+    store = Bucket()
     synced(store, 1, [DeltaTable(clock=lambda: datetime(2026, 1, 1, tzinfo=UTC))])
-    store.calls.clear()
+    store.forget()
     synced(store, 2, [DeltaTable(clock=lambda: datetime(2026, 1, 5, tzinfo=UTC))])
 
     assert delta_calls(store) == ["list", "get", "create"]
 
 
-def optimized(store: FakeStore) -> None:
+def optimized(store: Bucket) -> None:
     found = log_of(store)
     assert found is not None
     gone = [Remove(path, False, 1) for path in found.adds]
@@ -251,7 +256,7 @@ def optimized(store: FakeStore) -> None:
 
 
 def test_a_commit_of_another_program_is_undone_by_the_next_sync() -> None:
-    store = FakeStore()
+    store = Bucket()
     synced(store, 1, [SHOWN])
     optimized(store)
     assert paths(store) == {"lake/users/part-0.parquet"}
@@ -261,7 +266,7 @@ def test_a_commit_of_another_program_is_undone_by_the_next_sync() -> None:
 
 
 def test_a_commit_of_another_program_is_undone_by_an_idle_sync_and_by_repair() -> None:
-    store = FakeStore()
+    store = Bucket()
     synced(store, 1, [SHOWN])
     optimized(store)
     writer(store, 2, publishers=[SHOWN]).close()
@@ -275,21 +280,21 @@ def test_a_commit_of_another_program_is_undone_by_an_idle_sync_and_by_repair() -
     assert repair(store, TABLE, [SHOWN], OrphanUploads(store, "lake/"), STARTED) is None
 
 
-def blocks_shown(store: FakeStore) -> list[int]:
+def blocks_shown(store: Bucket) -> list[int]:
     """The block of each version."""
     bodies = [store.objects[f"{LOG}{number:020d}.json"] for number in range(version(store) + 1)]
     return [action.version for body in bodies for action in decode_commit(body) if isinstance(action, Transaction)]
 
 
-@each("call", ["list", "create"])
-def test_a_session_paused_at_the_log_of_its_close_never_goes_back(call: str) -> None:
-    store = FakeStore()
+@each("name", ["list", "create"])
+def test_a_session_paused_at_the_log_of_its_close_never_goes_back(name: str) -> None:
+    store = Bucket()
     first = writer(store, 1, publishers=[SHOWN])
     land(first, store, 0, 100)
     first.commit([FIRST])
 
-    def others_sync(_number: int, name: str) -> None:
-        if name == call:
+    def others_sync(call: S3Call) -> None:
+        if name_of(call) == name:
             store.hook = None
             synced(store, 2, [SHOWN])
 
@@ -304,14 +309,14 @@ def test_a_session_paused_at_the_log_of_its_close_never_goes_back(call: str) -> 
 
 @each("ends", [True, False])
 def test_a_session_paused_at_the_log_of_a_merge_never_goes_back(ends: bool) -> None:
-    store = FakeStore()
+    store = Bucket()
     synced(store, 1, [SHOWN])
     first, second = writer(store, 2, publishers=[SHOWN]), writer(store, 3, publishers=[SHOWN])
     newest = []
 
-    def take_over(_number: int, name: str) -> None:
+    def take_over(call: S3Call) -> None:
         """While the first session has merged and not published, the second one finishes that and merges on."""
-        if name == "create" and store.calls[-1][1].startswith(LOG):
+        if name_of(call) == "create" and call.key.startswith(LOG):
             store.hook = None
             newest.append(merged(store, second))
             if ends:
@@ -325,18 +330,18 @@ def test_a_session_paused_at_the_log_of_a_merge_never_goes_back(ends: bool) -> N
     assert blocks_shown(store) == sorted(blocks_shown(store))
 
 
-@each("fault", [Fault.TIMEOUT_BEFORE, Fault.TIMEOUT_AFTER])
-def test_a_put_without_an_answer_is_looked_at(fault: Fault) -> None:
-    store = FakeStore()
+@each("fault", [Fate.LOST_BEFORE, Fate.LOST_AFTER])
+def test_a_put_without_an_answer_is_looked_at(fault: Fate) -> None:
+    store = Bucket()
     synced(store, 1, [SHOWN])
     made = writer(store, 2, publishers=[SHOWN])
     land(made, store, 0, 100)
     made.commit([replace(FIRST, state_hash="2")])
     struck: list[str] = []
 
-    def strike(_number: int, name: str) -> Fault | None:
-        if name == "create" and not struck and store.calls[-1][1].startswith(LOG):
-            struck.append(name)
+    def strike(call: S3Call) -> Fate | None:
+        if name_of(call) == "create" and not struck and call.key.startswith(LOG):
+            struck.append(call.key)
             return fault
         return None
 
@@ -348,7 +353,7 @@ def test_a_put_without_an_answer_is_looked_at(fault: Fault) -> None:
 
 
 def test_the_log_of_a_table_that_was_removed_does_not_count_as_newer() -> None:
-    store = FakeStore()
+    store = Bucket()
     for sync_id in (1, 2, 3):
         synced(store, sync_id, [SHOWN])
     for key in [key for key in store.objects if not key.startswith(LOG)]:
@@ -367,7 +372,7 @@ def test_the_log_of_a_table_that_was_removed_does_not_count_as_newer() -> None:
 
 
 def test_a_log_of_another_table_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
-    store = FakeStore()
+    store = Bucket()
     store.create(f"{LOG}{0:020d}.json", encode_commit([Transaction("another table", 1), Add("x.parquet", {}, 1, 1, True)]))
     before = {key: body for key, body in store.objects.items() if key.startswith(LOG)}
     synced(store, 1, [SHOWN])
@@ -380,7 +385,7 @@ def test_a_log_of_another_table_is_left_alone(caplog: pytest.LogCaptureFixture) 
 @each("damage", ["a gap", "bytes", "a checkpoint"])
 def test_a_damaged_log_is_left_alone_and_the_sync_goes_on(damage: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.clear()
-    store = FakeStore()
+    store = Bucket()
     for sync_id in range(1, 13):
         synced(store, sync_id, [SHOWN])
     store.objects.pop(f"{CHAIN}hint.json")
@@ -397,14 +402,14 @@ def test_a_damaged_log_is_left_alone_and_the_sync_goes_on(damage: str, caplog: p
 
 
 def test_others_who_commit_all_the_time_are_a_transient_error() -> None:
-    store = FakeStore()
+    store = Bucket()
     synced(store, 1, [SHOWN])
     made = writer(store, 2, publishers=[SHOWN])
     land(made, store, 0, 100)
     made.commit([replace(FIRST, state_hash="2")])
 
-    def interfere(_number: int, name: str) -> None:
-        if name == "create" and store.calls[-1][1].startswith(LOG):
+    def interfere(call: S3Call) -> None:
+        if name_of(call) == "create" and call.key.startswith(LOG):
             hook, store.hook = store.hook, None
             optimized(store)
             store.hook = hook
@@ -416,12 +421,13 @@ def test_others_who_commit_all_the_time_are_a_transient_error() -> None:
 
 def test_what_a_checkpoint_covers_is_cleaned_up_after_a_week(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delta, "CLEAN_UP_EVERY", 10)
-    store, day = FakeStore(), datetime(2026, 1, 1, tzinfo=UTC)
+    store, day = Bucket(), datetime(2026, 1, 1, tzinfo=UTC)
     for number in range(36):
         now = day + number * timedelta(hours=12)
         before = set(store.objects)
         synced(store, number + 1, [DeltaTable(clock=lambda now=now: now)])  # type: ignore[misc]
-        store.modified |= dict.fromkeys(store.objects.keys() - before, now)
+        for key in store.objects.keys() - before:
+            store.memory.date(key, now)
     left = sorted(key.removeprefix(LOG) for key in store.objects if key.startswith(LOG))
 
     assert left[:2] == [f"{10:020d}.checkpoint.parquet", f"{10:020d}.json"]
@@ -430,7 +436,7 @@ def test_what_a_checkpoint_covers_is_cleaned_up_after_a_week(monkeypatch: pytest
     assert paths(store) == finals(store)
 
 
-def merged(store: FakeStore, made: TableWriter) -> str:
+def merged(store: Bucket, made: TableWriter) -> str:
     """One file in place of all the table has; its key."""
     made.open()
     file = FileEntry.staged(
@@ -441,10 +447,10 @@ def merged(store: FakeStore, made: TableWriter) -> str:
 
 
 def test_a_merge_is_published_once() -> None:
-    store = FakeStore()
+    store = Bucket()
     synced(store, 1, [SHOWN])
     made = writer(store, 2, publishers=[SHOWN])
-    store.calls.clear()
+    store.forget()
     key = merged(store, made)
     assert paths(store) == {key}
     made.close()

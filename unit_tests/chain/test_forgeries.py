@@ -29,9 +29,10 @@ from destination_s3_spark.tables.retention import delete_expired_raw
 from destination_s3_spark.tables.updates.inputs import replaced_by_pending
 from destination_s3_spark.tables.verification import verify
 from unit_tests.cases import each
+from unit_tests.chain.bucket import Bucket, keys_of, name_of
 from unit_tests.chain.built_chain import T0
-from unit_tests.chain.fake_store import FakeStore
 from unit_tests.chain.one_table import CHAIN, FIRST, SECOND, STARTED, TABLE, land
+from unit_tests.lake.memory_bucket import Upload
 from unit_tests.places import TEMPLATE, table_of
 from unit_tests.sampling import sample
 
@@ -61,7 +62,7 @@ TIMES = ["1970-01-01T00:00:00Z", "2026-06-01T00:00:00Z", "9999-12-31T23:59:59Z"]
 SEEDS = range(150)
 
 
-def writer(store: FakeStore, hour: int, disposition: WriteDisposition = WriteDisposition.APPEND) -> TableWriter:
+def writer(store: Bucket, hour: int, disposition: WriteDisposition = WriteDisposition.APPEND) -> TableWriter:
     now = T0 + timedelta(hours=hour)
     chain, orphans = Chain(store, TABLE, lambda: now), OrphanUploads(store, "lake/")
     session = Session(hour + 1, 0 if disposition is WriteDisposition.APPEND else hour, STARTED, disposition)
@@ -70,7 +71,7 @@ def writer(store: FakeStore, hour: int, disposition: WriteDisposition = WriteDis
     return made
 
 
-def merged(store: FakeStore, made: TableWriter) -> None:
+def merged(store: Bucket, made: TableWriter) -> None:
     """All final files joined into one."""
     old = made.live_files().of(FileKind.FINAL)
     rows = sum(file.rows for file in old)
@@ -79,9 +80,9 @@ def merged(store: FakeStore, made: TableWriter) -> None:
     made.merge([FileEntry.staged(FileKind.FINAL, upload, WrittenFile(rows))], [*old, *made.live_files().dropped], None)
 
 
-def bucket(*, unclean: bool) -> FakeStore:
+def bucket(*, unclean: bool) -> Bucket:
     """A table with files that stay for a while, beside what belongs to others; its last session may have died."""
-    store = FakeStore()
+    store = Bucket()
     for hour in range(3):
         made = writer(store, hour)
         land(made, store, 0, 100)
@@ -96,8 +97,8 @@ def bucket(*, unclean: bool) -> FakeStore:
     for key in FOREIGN:
         store.objects[key] = b"not yours"
     for key, upload_id in UPLOADS:
-        store.uploads[upload_id] = key, b"not yours"
-    store.calls.clear()
+        store.uploads[upload_id] = Upload(key, {}, {1: b"not yours"})
+    store.forget()
     return store
 
 
@@ -153,12 +154,12 @@ def _or_none(document: Any, path: tuple[Any, ...]) -> Any:
     return None if isinstance(around, list) and path[-1] == len(around) else around[path[-1]]
 
 
-def write_hint(store: FakeStore, hint: Any) -> None:
+def write_hint(store: Bucket, hint: Any) -> None:
     hint["checksum"] = hashlib.sha256(canonical(hint["known"])).hexdigest()
     store.objects[HINT] = canonical(hint)
 
 
-def forge_hint(store: FakeStore, chance: random.Random) -> None:
+def forge_hint(store: Bucket, chance: random.Random) -> None:
     """The hint with other contents and a fresh checksum."""
     hint = json.loads(store.objects[HINT])
     forge(chance, hint["known"])
@@ -174,11 +175,11 @@ def forge_hint(store: FakeStore, chance: random.Random) -> None:
     write_hint(store, hint)
 
 
-def block_keys(store: FakeStore) -> list[str]:
+def block_keys(store: Bucket) -> list[str]:
     return sorted(key for key in store.objects if key.startswith(CHAIN) and key != HINT)
 
 
-def forge_chain(store: FakeStore, chance: random.Random) -> None:
+def forge_chain(store: Bucket, chance: random.Random) -> None:
     """A chain with other contents and good links, and its hint, if it keeps one, with the new link."""
     keys = block_keys(store)
     changed = chance.randrange(len(keys))
@@ -215,7 +216,7 @@ def expect_own_files(live: LiveFiles) -> None:
     assert [file.key for file in (*live.files, *live.dropped) if not is_own(file.key) or str(NUMBER) not in file.key] == []
 
 
-def appended(store: FakeStore) -> None:
+def appended(store: Bucket) -> None:
     made = writer(store, 24)
     land(made, store, 0, 100)
     made.commit([replace(FIRST, state_hash="a day later")])
@@ -225,7 +226,7 @@ def appended(store: FakeStore) -> None:
     made.close()
 
 
-def refreshed(store: FakeStore) -> None:
+def refreshed(store: Bucket) -> None:
     made = writer(store, 26, WriteDisposition.TRUNCATE)
     made.open()
     expect_own_files(made.live_files())
@@ -234,42 +235,42 @@ def refreshed(store: FakeStore) -> None:
     made.close()
 
 
-def repaired(store: FakeStore) -> None:
+def repaired(store: Bucket) -> None:
     repair(store, TABLE, PUBLISHERS, OrphanUploads(store, "lake/"), STARTED)
 
 
-def verified(store: FakeStore) -> None:
+def verified(store: Bucket) -> None:
     chain = Chain(store, TABLE)
     chain.catch_up()
-    seed = next(iter(find_tables(FakeStore(), TEMPLATE).tables), None)
+    seed = next(iter(find_tables(Bucket(), TEMPLATE).tables), None)
     assert seed is None
     verify(store, TABLE, lambda function, items: list(map(function, items)))
 
 
-def idled(store: FakeStore) -> None:
+def idled(store: Bucket) -> None:
     writer(store, 28).close()
 
 
-STEPS: list[Callable[[FakeStore], None]] = [verified, appended, idled, repaired, refreshed, repaired]
+STEPS: list[Callable[[Bucket], None]] = [verified, appended, idled, repaired, refreshed, repaired]
 
 
-def expect_nothing_foreign(store: FakeStore) -> None:
-    touched = [key for name, called in store.calls for key in called.split(",") if name not in {"list", "folders", "list_uploads"}]
+def expect_nothing_foreign(store: Bucket) -> None:
+    calls = [(name_of(call), keys_of(call)) for call in store.memory.calls]
+    touched = [key for name, keys in calls for key in keys if name not in {"list", "folders", "list_uploads"}]
     assert [key for key in touched if not is_own(key) and key] == []
-    listed = [called for name, called in store.calls if name in {"list", "folders"}]
+    listed = [prefix for name, keys in calls for prefix in keys if name in {"list", "folders"}]
     assert [prefix for prefix in listed if not prefix.startswith((TABLE.folder, TABLE.final_root))] == []
     assert {key: store.objects.get(key) for key in FOREIGN} == dict.fromkeys(FOREIGN, b"not yours")
     assert {upload_id for _, upload_id in UPLOADS} <= store.uploads.keys()
-    assert not {key for name, called in store.calls if name == "delete" for key in called.split(",") if key.startswith(CHAIN)}
+    assert not {key for name, keys in calls if name == "delete" for key in keys if key.startswith(CHAIN)}
 
 
 @each("unclean", [False, True])
 @each("forgery", [forge_hint, forge_chain])
-def test_nothing_outside_of_the_table_is_ever_touched(forgery: Callable[[FakeStore, random.Random], None], unclean: bool) -> None:
+def test_nothing_outside_of_the_table_is_ever_touched(forgery: Callable[[Bucket, random.Random], None], unclean: bool) -> None:
     whole = bucket(unclean=unclean)
     for seed in sample(SEEDS, len(SEEDS) // 3):
-        chance, store = random.Random(f"{forgery.__name__}{unclean}{seed}"), FakeStore()
-        store.objects, store.uploads = dict(whole.objects), dict(whole.uploads)
+        chance, store = random.Random(f"{forgery.__name__}{unclean}{seed}"), whole.copy()
         forgery(store, chance)
         for step in chance.sample(STEPS, len(STEPS)):
             with suppress(SyncError):

@@ -20,8 +20,8 @@ from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.formats.file_statistics import FileStatistics, KeyRange
 from unit_tests.cases import each
+from unit_tests.chain.bucket import Bucket
 from unit_tests.chain.built_chain import T0
-from unit_tests.chain.fake_store import FakeStore
 from unit_tests.chain.one_table import CHAIN, FIRST, TABLE, land, writer
 
 PAGE = (Path(__file__).parents[2] / "docs" / "format.md").read_text()
@@ -51,7 +51,7 @@ def test_the_page_names_every_field_of_a_file() -> None:
     assert all(f"`{kind.value}`" in PAGE for kind in FileKind)
 
 
-def synced(store: FakeStore) -> Chain:
+def synced(store: Bucket) -> Chain:
     made = writer(store, 1)
     land(made, store, 0, 100)
     made.commit([FIRST])
@@ -59,14 +59,14 @@ def synced(store: FakeStore) -> Chain:
     return opened(store)
 
 
-def opened(store: FakeStore) -> Chain:
+def opened(store: Bucket) -> Chain:
     chain = Chain(store, TABLE, lambda: T0)
     chain.read()
     chain.catch_up()
     return chain
 
 
-def changed_hint(store: FakeStore, change: Callable[[dict[str, Any]], None]) -> None:
+def changed_hint(store: Bucket, change: Callable[[dict[str, Any]], None]) -> None:
     hint = json.loads(store.objects[HINT])
     change(hint)
     hint["checksum"] = hashlib.sha256(canonical(hint["known"])).hexdigest()
@@ -92,7 +92,7 @@ def test_a_hint_of_a_newer_version_is_ignored_and_replaced(
     change: Callable[[dict[str, Any]], None], said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.clear()
-    store = FakeStore()
+    store = Bucket()
     whole = synced(store).head
     changed_hint(store, change)
     with caplog.at_level(logging.WARNING):
@@ -104,7 +104,7 @@ def test_a_hint_of_a_newer_version_is_ignored_and_replaced(
 
 
 def test_a_block_of_a_newer_format_is_refused_whatever_it_looks_like() -> None:
-    store = FakeStore()
+    store = Bucket()
     number = synced(store).head.sequence_number + 1
     store.objects[f"{CHAIN}{block_name(number)}"] = b'{"format":2,"contents":[]}'
     with pytest.raises(ConfigError, match=NEWER):
@@ -112,7 +112,7 @@ def test_a_block_of_a_newer_format_is_refused_whatever_it_looks_like() -> None:
 
 
 def test_a_snapshot_of_a_newer_table_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    store = FakeStore()
+    store = Bucket()
     monkeypatch.setattr("destination_s3_spark.chain.opening.SNAPSHOT_EVERY", 1)
     chain = synced(store)
     key = f"{CHAIN}{block_name(chain.head.snapshot or 0)}"
@@ -124,7 +124,7 @@ def test_a_snapshot_of_a_newer_table_is_refused(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_blocks_have_no_keys_and_statistics_whoever_writes_them() -> None:
-    store = FakeStore()
+    store = Bucket()
     made = writer(store, 1)
     land(made, store, 0, 100)
     made.commit([FIRST])

@@ -14,16 +14,17 @@ from destination_s3_spark.errors import Bug
 from destination_s3_spark.tables.commit.batch import TableCheckpoint
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.updates.held_back import Replacement, discard, held_back_in
-from unit_tests.chain.fake_store import Crash, FakeStore, Fault
+from unit_tests.chain.bucket import Bucket, at_calls
 from unit_tests.chain.one_table import CHAIN, FIRST, TABLE, staged, synced, writer
 from unit_tests.chain.test_rewrite_recovery import DELTAS, final, finals
+from unit_tests.lake.memory_bucket import Crash, Fate
 
 MOST_CALLS = 40
 
 
-def held_back() -> tuple[FakeStore, set[str]]:
+def held_back() -> tuple[Bucket, set[str]]:
     """A table of ten rows with five beside it, and the keys before those came."""
-    store = FakeStore()
+    store = Bucket()
     synced(store)
     before = data(store)
     made = writer(store, 0, 0, WriteDisposition.OVERWRITE)
@@ -33,18 +34,18 @@ def held_back() -> tuple[FakeStore, set[str]]:
     return store, before
 
 
-def data(store: FakeStore) -> set[str]:
+def data(store: Bucket) -> set[str]:
     return {key for key in store.objects if not key.startswith(CHAIN)}
 
 
-def head(store: FakeStore) -> TableState:
+def head(store: Bucket) -> TableState:
     chain = Chain(store, TABLE)
     chain.read()
     chain.catch_up()
     return chain.head
 
 
-def accept(store: FakeStore) -> None:
+def accept(store: Bucket) -> None:
     made = writer(store, 0, 0, WriteDisposition.MAINTAIN)
     made.catch_up()
     if held_back_in(made.open()) is not None:
@@ -53,17 +54,17 @@ def accept(store: FakeStore) -> None:
     made.close()
 
 
-def drop(store: FakeStore) -> None:
+def drop(store: Bucket) -> None:
     discard(writer(store, 0, 0, WriteDisposition.DISCARD), lambda: None)
 
 
-def deaths(decision: Callable[[FakeStore], None]) -> Iterator[tuple[FakeStore, set[str]]]:
+def deaths(decision: Callable[[Bucket], None]) -> Iterator[tuple[Bucket, set[str]]]:
     """Worlds in which the decision died before or after each of its calls."""
-    for fault in (Fault.CRASH_BEFORE, Fault.CRASH_AFTER):
-        for at in range(MOST_CALLS):
+    for fault in (Fate.CRASH_BEFORE, Fate.CRASH_AFTER):
+        for number in range(MOST_CALLS):
             store, before = held_back()
             first = len(store.calls) + 1
-            store.hook = lambda number, _name, at=at, first=first, fault=fault: fault if number == first + at else None
+            store.hook = at_calls({first + number: fault})
             try:
                 decision(store)
             except Crash:
@@ -89,7 +90,7 @@ def test_a_generation_that_a_later_sync_completes_is_not_held_back_any_more() ->
 
 
 def test_only_a_pending_generation_can_be_held_back() -> None:
-    made = writer(FakeStore())
+    made = writer(Bucket())
     made.open()
     with pytest.raises(Bug, match="no generation to hold back"):
         made.close(holds_back=True)

@@ -17,14 +17,15 @@ from destination_s3_spark.formats.file_statistics import WrittenFile
 from destination_s3_spark.tables.commit.repair import repair
 from destination_s3_spark.tables.commit.writer import TableWriter
 from unit_tests.cases import each
+from unit_tests.chain.bucket import FATES, Bucket, at_calls
 from unit_tests.chain.built_chain import T0
-from unit_tests.chain.fake_store import Completes, Crash, FakeStore, Fault
 from unit_tests.chain.one_table import CHAIN, FIRST, STARTED, TABLE, land
+from unit_tests.lake.memory_bucket import Crash
 
 KEEP = timedelta(hours=2)
 
 
-def writer_at(store: FakeStore, hour: int, keep: timedelta = KEEP) -> TableWriter:
+def writer_at(store: Bucket, hour: int, keep: timedelta = KEEP) -> TableWriter:
     now = T0 + timedelta(hours=hour)
     chain, orphans = Chain(store, TABLE, lambda: now), OrphanUploads(store, "lake/")
     made = TableWriter(chain, Session(hour + 1, 0, STARTED), orphans, keep_replaced=keep)
@@ -32,7 +33,7 @@ def writer_at(store: FakeStore, hour: int, keep: timedelta = KEEP) -> TableWrite
     return made
 
 
-def sync_at(store: FakeStore, hour: int, keep: timedelta = KEEP) -> None:
+def sync_at(store: Bucket, hour: int, keep: timedelta = KEEP) -> None:
     """The sync of an hour: ten rows, which are then merged with all others into one file."""
     made = writer_at(store, hour, keep)
     land(made, store, 0, 100)
@@ -46,23 +47,23 @@ def sync_at(store: FakeStore, hour: int, keep: timedelta = KEEP) -> None:
     made.close()
 
 
-def chain_of(store: FakeStore) -> Chain:
+def chain_of(store: Bucket) -> Chain:
     chain = Chain(store, TABLE)
     chain.read()
     chain.catch_up()
     return chain
 
 
-def final_objects(store: FakeStore) -> set[str]:
+def final_objects(store: Bucket) -> set[str]:
     return {key for key in store.objects if key.startswith(TABLE.final_root)}
 
 
-def live_finals(store: FakeStore) -> set[str]:
+def live_finals(store: Bucket) -> set[str]:
     return {file.key for file in chain_of(store).live_files().of(FileKind.FINAL)}
 
 
 def test_replaced_files_stay_for_their_time() -> None:
-    store = FakeStore()
+    store = Bucket()
     sync_at(store, 0)
     landed = final_objects(store) - live_finals(store)
     assert len(landed) == 1
@@ -78,7 +79,7 @@ def test_replaced_files_stay_for_their_time() -> None:
 
 
 def test_the_same_state_comes_from_blocks_and_from_a_snapshot() -> None:
-    store = FakeStore()
+    store = Bucket()
     for hour in range(60):
         sync_at(store, hour)
     hinted = chain_of(store).state
@@ -91,7 +92,7 @@ def test_the_same_state_comes_from_blocks_and_from_a_snapshot() -> None:
 
 
 def test_raw_files_go_at_once() -> None:
-    store = FakeStore()
+    store = Bucket()
     sync_at(store, 0)
     made = writer_at(store, 1)
     made.open()
@@ -103,7 +104,7 @@ def test_raw_files_go_at_once() -> None:
 
 
 def test_without_the_option_files_go_at_once_and_earlier_ones_in_time() -> None:
-    store = FakeStore()
+    store = Bucket()
     sync_at(store, 0)
     kept = final_objects(store) - live_finals(store)
     sync_at(store, 1, timedelta())
@@ -114,7 +115,7 @@ def test_without_the_option_files_go_at_once_and_earlier_ones_in_time() -> None:
 
 
 def test_a_sync_without_records_deletes_what_has_expired() -> None:
-    store = FakeStore()
+    store = Bucket()
     sync_at(store, 0)
     writer_at(store, 1).close()
     assert final_objects(store) != live_finals(store)
@@ -128,7 +129,7 @@ def test_a_sync_without_records_deletes_what_has_expired() -> None:
 
 
 def test_repair_deletes_what_has_expired() -> None:
-    store = FakeStore()
+    store = Bucket()
     sync_at(store, 0, timedelta(seconds=1))
     assert final_objects(store) != live_finals(store)
     done = repair(store, TABLE, (), OrphanUploads(store, "lake/"), STARTED)
@@ -139,7 +140,7 @@ def test_repair_deletes_what_has_expired() -> None:
 
 
 def test_repair_deletes_what_has_expired_though_the_table_stays_open_for_a_replay() -> None:
-    store = FakeStore()
+    store = Bucket()
     sync_at(store, 0)
     made = writer_at(store, 1)
     land(made, store, 0, 100)
@@ -153,7 +154,7 @@ def test_repair_deletes_what_has_expired_though_the_table_stays_open_for_a_repla
 
 
 def test_files_that_a_taken_back_block_would_have_replaced_are_live_again() -> None:
-    store = FakeStore()
+    store = Bucket()
     sync_at(store, 0)
     made = writer_at(store, 1)
     made.open()
@@ -168,24 +169,24 @@ def test_files_that_a_taken_back_block_would_have_replaced_are_live_again() -> N
     assert live_finals(store) == {file.key for file in old}
 
 
-@each("completes", Completes)
-def test_one_fault_at_every_call(completes: Completes) -> None:
+@each("completes_again", [True, False])
+def test_one_fault_at_every_call(completes_again: bool) -> None:
     """Whatever happens, live files are there, and what else is in the folder is known to the chain and goes in time."""
 
-    def begun() -> FakeStore:
-        store = FakeStore(completes)
+    def begun() -> Bucket:
+        store = Bucket(completes_again=completes_again)
         for hour in range(3):
             sync_at(store, hour)
-        store.calls.clear()
+        store.forget()
         return store
 
     clean = begun()
     sync_at(clean, 3)
     for call in range(1, len(clean.calls) + 1):
-        for fault in Fault:
+        for fault in FATES:
             store = begun()
             faults = {call: fault}
-            store.hook = lambda number, _name, faults=faults: faults.pop(number, None)
+            store.hook = at_calls(faults)
             with suppress(Crash, SyncError):
                 sync_at(store, 3)
             store.hook = None

@@ -19,8 +19,8 @@ from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.state import Pending
 from destination_s3_spark.formats.file_statistics import FileStatistics, KeyRange
 from unit_tests.cases import each
+from unit_tests.chain.bucket import Bucket
 from unit_tests.chain.built_chain import OPEN, SCHEMA, SEED, T0, Builder, add, begin, chain, file, live_files, merge, publish
-from unit_tests.chain.fake_store import FakeStore
 from unit_tests.places import PlainTable
 
 DELTA = (FileKind.RAW, FileKind.DELTA)
@@ -173,7 +173,7 @@ def test_the_counters_agree_with_the_list() -> None:
             assert (counters.rows, counters.bytes) == (sum(file.rows for file in entries), sum(file.bytes for file in entries))
 
 
-def on_store(store: FakeStore, files: int, adopted: int, statistics: FileStatistics | None = None) -> Chain:
+def on_store(store: Bucket, files: int, adopted: int, statistics: FileStatistics | None = None) -> Chain:
     """A closed chain with a pending generation, and its hint."""
     writer = Chain(store, PLAIN, lambda: datetime(2026, 1, 1, tzinfo=UTC))
     seed = replace(SEED, adopted=tuple(f"adopted-{number}" for number in range(adopted)), pending=Pending(0, 0, 7))
@@ -184,11 +184,11 @@ def on_store(store: FakeStore, files: int, adopted: int, statistics: FileStatist
     writer.mark_settled()
     writer.append(Close())
     writer.write_hint()
-    store.calls.clear()
+    store.forget()
     return writer
 
 
-def reader(store: FakeStore) -> Chain:
+def reader(store: Bucket) -> Chain:
     made = Chain(store, PLAIN)
     made.read()
     return made
@@ -196,7 +196,7 @@ def reader(store: FakeStore) -> Chain:
 
 @each(("files", "adopted"), [(PLAIN_FILES - 2, 2), (PLAIN_FILES + 1, 0), (1, PLAIN_FILES), (20 * PLAIN_FILES, 2)])
 def test_a_hint_with_the_list_saves_reading_the_blocks(files: int, adopted: int) -> None:
-    store = FakeStore()
+    store = Bucket()
     writer = on_store(store, files, adopted)
     found = reader(store)
 
@@ -206,7 +206,7 @@ def test_a_hint_with_the_list_saves_reading_the_blocks(files: int, adopted: int)
 
 
 def test_the_list_of_a_table_of_many_files_is_compressed() -> None:
-    store = FakeStore()
+    store = Bucket()
     writer = on_store(store, 20 * PLAIN_FILES, 0)
 
     assert len(store.objects[HINT]) < len(canonical(writer.live_files())) / 5
@@ -214,7 +214,7 @@ def test_the_list_of_a_table_of_many_files_is_compressed() -> None:
 
 @each("damage", [b"!", b"AAAA"])
 def test_a_hint_with_a_damaged_list_is_ignored(damage: bytes) -> None:
-    store = FakeStore()
+    store = Bucket()
     writer = on_store(store, PLAIN_FILES + 1, 0)
     head = msgspec.json.decode(store.objects[HINT])
     head["known"]["compressed"] = damage.decode()
@@ -227,7 +227,7 @@ def test_a_hint_with_a_damaged_list_is_ignored(damage: bytes) -> None:
 @each(("files", "adopted"), [(PLAIN_FILES + 1, 0), (1, PLAIN_FILES)])
 def test_the_hint_of_a_table_of_too_many_files_leaves_them_to_the_blocks(files: int, adopted: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hint, "MAX_BYTES", 100)
-    store = FakeStore()
+    store = Bucket()
     writer = on_store(store, files, adopted)
     assert len(store.objects[HINT]) < 3000
     found = reader(store)
@@ -238,7 +238,7 @@ def test_the_hint_of_a_table_of_too_many_files_leaves_them_to_the_blocks(files: 
 
 
 def test_the_hint_compresses_files_whose_statistics_are_large() -> None:
-    store = FakeStore()
+    store = Bucket()
     columns = {f"column {number}": "x" * 32 for number in range(1_000)}
     writer = on_store(store, 40, adopted=0, statistics=FileStatistics(columns, columns, dict.fromkeys(columns, 0)))
     assert len(store.objects[HINT]) < MAX_BYTES
@@ -251,7 +251,7 @@ def test_the_hint_compresses_files_whose_statistics_are_large() -> None:
 
 def test_blocks_behind_a_hint_count_whether_it_has_the_list_or_not() -> None:
     for files in (1, PLAIN_FILES + 1):
-        store = FakeStore()
+        store = Bucket()
         writer = on_store(store, files, adopted=0)
         hinted = reader(store)
         writer.append(OpenEpoch(9, 5, T0, Pending(5, files, 9)))
@@ -262,10 +262,10 @@ def test_blocks_behind_a_hint_count_whether_it_has_the_list_or_not() -> None:
 
 
 def test_reading_a_chain_without_a_hint_fetches_each_block_once() -> None:
-    store = FakeStore()
+    store = Bucket()
     writer = on_store(store, 3, adopted=1)
     del store.objects[HINT]
-    store.calls.clear()
+    store.forget()
     found = reader(store)
     found.catch_up()
 

@@ -13,9 +13,11 @@ from destination_s3_spark.chain.log import BlockTaken, Chain
 from destination_s3_spark.chain.opening import SNAPSHOT_EVERY, take_snapshot_when_due
 from destination_s3_spark.errors import Bug, DataError, TransientError
 from destination_s3_spark.storage.object_store import CREATE_TRIES
+from destination_s3_spark.storage.s3 import S3Store
 from unit_tests.cases import each
-from unit_tests.chain.fake_store import FakeStore, Fault
+from unit_tests.chain.bucket import Bucket, at_calls, at_each, name_of
 from unit_tests.chain.one_table import TABLE
+from unit_tests.lake.memory_bucket import Fate
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 PREFIX = TABLE.chain_prefix
@@ -23,7 +25,7 @@ SEED = Seed(TABLE.stream, TABLE.table_id, table_number(TABLE.table_id), TABLE.fi
 OPEN = OpenEpoch(8, 0, T0)
 
 
-def chain(store: FakeStore) -> Chain:
+def chain(store: Bucket) -> Chain:
     return Chain(store, TABLE, lambda: T0)
 
 
@@ -31,7 +33,7 @@ def key(number: int) -> str:
     return f"{PREFIX}{number:020d}.json"
 
 
-def written(store: FakeStore, sessions: int = 1) -> Chain:
+def written(store: Bucket, sessions: int = 1) -> Chain:
     """A chain of closed sessions; the hint is that of the last."""
     writer = chain(store)
     for session in range(sessions):
@@ -39,12 +41,12 @@ def written(store: FakeStore, sessions: int = 1) -> Chain:
         take_snapshot_when_due(writer)
         writer.append(Close())
     writer.write_hint()
-    store.calls.clear()
+    store.forget()
     return writer
 
 
 def test_a_hint_is_taken_at_its_word_for_one_call_and_checked_for_another() -> None:
-    store = FakeStore()
+    store = Bucket()
     state = written(store, sessions=3).state
     reader = chain(store)
     reader.read()
@@ -57,7 +59,7 @@ def test_a_hint_is_taken_at_its_word_for_one_call_and_checked_for_another() -> N
 
 
 def test_without_a_hint_nothing_is_known_until_the_chain_itself_is_read() -> None:
-    store = FakeStore()
+    store = Bucket()
     state = written(store).state
     del store.objects[PREFIX + "hint.json"]
     reader = chain(store)
@@ -69,11 +71,11 @@ def test_without_a_hint_nothing_is_known_until_the_chain_itself_is_read() -> Non
 
 
 def test_a_stale_hint_is_read_on_from() -> None:
-    store = FakeStore()
+    store = Bucket()
     writer = written(store, sessions=2)
     writer.append(OPEN)
     writer.append(SetDataSchema({"schemaId": 0}))
-    store.calls.clear()
+    store.forget()
     reader = chain(store)
     reader.read()
     reader.catch_up()
@@ -83,11 +85,11 @@ def test_a_stale_hint_is_read_on_from() -> None:
 
 
 def test_a_stale_hint_is_not_appended_to_where_the_store_may_overwrite() -> None:
-    store = FakeStore()
+    store = Bucket()
     writer = written(store, sessions=2)
     writer.append(OPEN)
     writer.append(Close())
-    store.may_overwrite = True
+    store.memory.versioning = "Enabled"
     late = chain(store)
     late.read()
 
@@ -98,20 +100,22 @@ def test_a_stale_hint_is_not_appended_to_where_the_store_may_overwrite() -> None
 @each("has_hint", [True, False])
 @each("died", [0, 2])
 def test_a_block_that_the_store_overwrote_is_brought_back(has_hint: bool, knew: bool, died: int) -> None:
-    store = FakeStore()
+    store = Bucket()
     writer = written(store, sessions=2)
     writer.append(OPEN)
     writer.append(SetDataSchema({"schemaId": 0}))
     if not has_hint:
         del store.objects[PREFIX + "hint.json"]
     before = dict(store.objects)
-    store.keeps_versions = True
-    for number in range(died):
-        store.create(key(4 if has_hint else 0), b"%d" % number)
-    store.may_overwrite = False
     late = chain(store)
     late.read()
-    store.may_overwrite = knew
+    store.memory.versioning = "Enabled"
+    store.memory.has_conditions = lambda _: False
+    for number in range(died):
+        S3Store(store.settings).create(key(4 if has_hint else 0), b"%d" % number)
+    if knew:
+        store.get(key(1))
+    assert store.may_overwrite == knew
     with pytest.raises(BlockTaken):
         late.append(OPEN if has_hint else SEED)
     assert store.objects == before
@@ -121,7 +125,7 @@ def test_a_block_that_the_store_overwrote_is_brought_back(has_hint: bool, knew: 
 
 
 def test_whoever_appends_to_a_stale_hint_is_told_of_the_block_that_is_there() -> None:
-    store = FakeStore()
+    store = Bucket()
     writer = written(store, sessions=2)
     late = chain(store)
     late.read()
@@ -137,7 +141,7 @@ def test_whoever_appends_to_a_stale_hint_is_told_of_the_block_that_is_there() ->
 
 @each("damage", [b"", b"{", b"[]", b"\xff", b'{"sequenceNumber":1,"blockHash":"","state":{},"checksum":""}'])
 def test_a_damaged_hint_is_ignored(damage: bytes) -> None:
-    store = FakeStore()
+    store = Bucket()
     state = written(store, sessions=2).state
     store.objects[PREFIX + "hint.json"] = damage
     reader = chain(store)
@@ -147,7 +151,7 @@ def test_a_damaged_hint_is_ignored(damage: bytes) -> None:
 
 
 def test_a_hint_with_a_changed_state_is_ignored() -> None:
-    store = FakeStore()
+    store = Bucket()
     state = written(store, sessions=2).state
     hint = json.loads(store.objects[PREFIX + "hint.json"])
     hint["known"]["state"]["epoch"] = 9
@@ -159,7 +163,7 @@ def test_a_hint_with_a_changed_state_is_ignored() -> None:
 
 
 def test_a_hint_that_disagrees_with_the_next_block_is_ignored() -> None:
-    store, other = FakeStore(), FakeStore()
+    store, other = Bucket(), Bucket()
     written(other)
     written(store).append(OPEN)
     store.objects[PREFIX + "hint.json"] = other.objects[PREFIX + "hint.json"]
@@ -174,7 +178,7 @@ def test_a_hint_that_disagrees_with_the_next_block_is_ignored() -> None:
 
 
 def test_a_long_chain_without_a_hint_is_opened_with_few_calls() -> None:
-    store = FakeStore()
+    store = Bucket()
     writer = written(store, sessions=2500)
     assert writer.head.sequence_number > 5000
     reader = chain(store)
@@ -186,13 +190,13 @@ def test_a_long_chain_without_a_hint_is_opened_with_few_calls() -> None:
 
 
 def test_an_old_hint_of_a_long_chain_costs_no_more_than_none() -> None:
-    store = FakeStore()
+    store = Bucket()
     writer = written(store, sessions=3)
     for _ in range(400):
         writer.append(OPEN)
         take_snapshot_when_due(writer)
         writer.append(Close())
-    store.calls.clear()
+    store.forget()
     reader = chain(store)
     reader.read()
     reader.catch_up()
@@ -202,7 +206,7 @@ def test_an_old_hint_of_a_long_chain_costs_no_more_than_none() -> None:
 
 
 def test_a_missing_block_is_damage_and_says_what_to_do() -> None:
-    store = FakeStore()
+    store = Bucket()
     written(store, sessions=4)
     del store.objects[key(5)], store.objects[PREFIX + "hint.json"]
     reader = chain(store)
@@ -212,7 +216,7 @@ def test_a_missing_block_is_damage_and_says_what_to_do() -> None:
 
 @each(("body", "what"), [(b"{", "block 1 cannot be read"), (None, "prevBlockHash")])
 def test_a_changed_block_is_damage(body: bytes | None, what: str) -> None:
-    store = FakeStore()
+    store = Bucket()
     written(store, sessions=2)
     store.objects[key(1)] = store.objects[key(1)].replace(b'"epoch":1', b'"epoch":1 ') if body is None else body
     del store.objects[PREFIX + "hint.json"]
@@ -221,7 +225,7 @@ def test_a_changed_block_is_damage(body: bytes | None, what: str) -> None:
 
 
 def test_system_time_never_goes_backwards_though_the_clock_does() -> None:
-    store = FakeStore()
+    store = Bucket()
     times = iter([T0, T0 - timedelta(days=1), T0 + timedelta(seconds=1)])
     writer = Chain(store, TABLE, lambda: next(times))
     for event in (SEED, SetDataSchema({"schemaId": 0}), Close()):
@@ -235,7 +239,7 @@ def test_system_time_never_goes_backwards_though_the_clock_does() -> None:
 
 
 def test_an_invalid_block_is_never_written() -> None:
-    store = FakeStore()
+    store = Bucket()
     writer = written(store)
     with pytest.raises(Bug, match="after Close only OpenEpoch may follow"):
         writer.append(Close())
@@ -243,34 +247,32 @@ def test_an_invalid_block_is_never_written() -> None:
     assert store.calls == []
 
 
-@each("fault", [Fault.TIMEOUT_BEFORE, Fault.TIMEOUT_AFTER])
-def test_a_create_without_an_answer_is_settled_by_reading_the_block(fault: Fault) -> None:
-    store = FakeStore()
+@each("fault", [Fate.LOST_BEFORE, Fate.LOST_AFTER])
+def test_a_create_without_an_answer_is_settled_by_reading_the_block(fault: Fate) -> None:
+    store = Bucket()
     faults = [fault]
-    store.hook = lambda _number, name: faults.pop() if name == "create" and faults else None
+    store.hook = lambda call: faults.pop() if name_of(call) == "create" and faults else None
     writer = chain(store)
     writer.append(SEED)
 
     assert writer.head.sequence_number == 0
-    assert store.names() == (["create", "get"] if fault is Fault.TIMEOUT_AFTER else ["create", "get", "create"])
+    assert store.names() == (["create", "get"] if fault is Fate.LOST_AFTER else ["create", "get", "create"])
 
 
 def test_an_own_earlier_try_that_landed_late_counts_as_ours() -> None:
     """The first try times out and is not there when we look; it lands before the second, which is refused."""
-    store = FakeStore()
     late: list[bytes] = []
 
-    class Late(FakeStore):
+    class Late(Bucket):
         def create(self, key: str, body: bytes) -> None:
             if late:
-                store.objects.setdefault(key, late[0])
+                self.objects.setdefault(key, late[0])
             late.append(body)
             super().create(key, body)
 
-    late_store = Late()
-    late_store.objects = store.objects
-    late_store.hook = lambda number, _name: Fault.TIMEOUT_BEFORE if number == 1 else None
-    writer = chain(late_store)
+    store = Late()
+    store.hook = at_calls({1: Fate.LOST_BEFORE})
+    writer = chain(store)
     writer.append(SEED)
 
     assert late[0] == late[1] == store.objects[key(0)]
@@ -278,7 +280,7 @@ def test_an_own_earlier_try_that_landed_late_counts_as_ours() -> None:
 
 
 def test_another_writers_block_is_told_from_ours() -> None:
-    store = FakeStore()
+    store = Bucket()
     written(store)
     first, second = chain(store), chain(store)
     for writer in (first, second):
@@ -292,8 +294,8 @@ def test_another_writers_block_is_told_from_ours() -> None:
 
 
 def test_a_store_that_never_answers_is_a_transient_error() -> None:
-    store = FakeStore()
-    store.hook = lambda _number, name: Fault.TIMEOUT_BEFORE if name == "create" else None
+    store = Bucket()
+    store.hook = at_each("create", Fate.LOST_BEFORE)
     with pytest.raises(TransientError, match="Nothing is lost"):
         chain(store).append(SEED)
 

@@ -11,21 +11,22 @@ import pytest
 
 from destination_s3_spark.chain.events import ReplaceData, Void
 from destination_s3_spark.chain.opening import WriteDisposition
-from unit_tests.chain.fake_store import Completes, Fault
-from unit_tests.chain.merging import Plan, Platform, WatchedBucket, at_calls, run_once, run_until_done
-from unit_tests.chain.trouble import CRASHES, EVERY, OLD, REFRESH, SCENARIOS, Paused, Scenario, Tally, opened_by, random_faults
+from unit_tests.chain.bucket import CRASHES, FATES, at_calls, name_of
+from unit_tests.chain.merging import Plan, Platform, WatchedBucket, run_once, run_until_done
+from unit_tests.chain.trouble import EVERY, OLD, REFRESH, SCENARIOS, Paused, Scenario, Tally, opened_by, random_faults
+from unit_tests.lake.memory_bucket import Fate, Hook, Refusal, S3Call
 from unit_tests.rotation import taken
 
 
-def tally(name: str, schedules: Iterable[dict[int, Fault]], completes: Completes, what: str) -> None:
+def tally(name: str, schedules: Iterable[dict[int, Fate]], what: str, *, completes_again: bool = True) -> None:
     found = Tally()
     scenario = SCENARIOS[name]
     for schedule in schedules:
-        bucket = scenario.begun(completes)
+        bucket = scenario.begun(completes_again=completes_again)
         bucket.store.hook = at_calls(schedule)
         run_until_done(bucket, scenario.troubled)
         found.add(schedule, bucket, SCENARIOS[name].expected)
-    found.expect_clean(f"{what}, {name}, completes {completes.value}")
+    found.expect_clean(f"{what}, {name}, completes again: {completes_again}")
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -38,11 +39,11 @@ def test_without_trouble_every_row_is_there_once(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("completes", Completes)
+@pytest.mark.parametrize("completes_again", [True, False])
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_one_fault_at_every_call(name: str, completes: Completes) -> None:
-    schedules = ({call: fault} for call in range(1, SCENARIOS[name].clean_calls() + 1) for fault in Fault)
-    tally(name, schedules, completes, "one fault")
+def test_one_fault_at_every_call(name: str, completes_again: bool) -> None:
+    schedules = ({call: fault} for call in range(1, SCENARIOS[name].clean_calls() + 1) for fault in FATES)
+    tally(name, schedules, "one fault", completes_again=completes_again)
 
 
 @pytest.mark.parametrize("name", ["a merge into a merged table", "a refresh of a merged table"])
@@ -53,13 +54,13 @@ def test_two_crashes(name: str) -> None:
         for first in range(1, calls + 1)
         for second in taken(range(first + 1, first + 20, 2), EVERY, first)
     )
-    tally(name, pairs, Completes.REPEATABLE, "two crashes")
+    tally(name, pairs, "two crashes")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_random_crashes_and_timeouts(name: str) -> None:
-    tally(name, random_faults(name, 60, 2 * SCENARIOS[name].clean_calls()), Completes.ONCE, "random faults")
+    tally(name, random_faults(name, 60, 2 * SCENARIOS[name].clean_calls()), "random faults", completes_again=False)
 
 
 @pytest.mark.parametrize("name", ["a merge into a merged table", "a refresh of an appended table"])
@@ -68,13 +69,15 @@ def test_staged_uploads_vanish(name: str) -> None:
     scenario = SCENARIOS[name]
     for seed, faults in enumerate(random_faults(name, 150, scenario.clean_calls())):
         chance = random.Random(seed)
-        bucket = scenario.begun(Completes.ONCE)
+        bucket = scenario.begun(completes_again=False)
         strike = at_calls(faults)
 
-        def hook(number: int, call: str, bucket: WatchedBucket = bucket, chance: random.Random = chance) -> Fault | None:
-            if bucket.store.uploads and number < 200 and chance.random() < 0.03:
+        def hook(
+            call: S3Call, bucket: WatchedBucket = bucket, chance: random.Random = chance, strike: Hook = strike
+        ) -> Fate | Refusal | None:
+            if bucket.store.uploads and call.number < 200 and chance.random() < 0.03:
                 bucket.store.uploads.pop(chance.choice(list(bucket.store.uploads)))
-            return strike(number, call)  # noqa: B023
+            return strike(call)
 
         bucket.store.hook = hook
         run_until_done(bucket, scenario.troubled)
@@ -104,7 +107,7 @@ def test_a_refresh_that_dies_anywhere_is_followed_by(name: str, deduplicated: bo
     for call in range(1, scenario.clean_calls() + 1):
         for crash in CRASHES:
             bucket, platform = scenario.begun(), Platform()
-            later = {call + chance.randint(1, 60): chance.choice(list(Fault)) for _ in range(chance.randint(0, 2))}
+            later = {call + chance.randint(1, 60): chance.choice(FATES) for _ in range(chance.randint(0, 2))}
             bucket.store.hook = at_calls({**later, call: crash})
             run_once(bucket, first, platform)
             expected = follower.records
@@ -134,7 +137,7 @@ def test_three_generations_in_a_row_of_which_only_the_last_ends() -> None:
             bucket = scenario.begun()
             bucket.store.hook = at_calls({first_dies: CRASHES[second_dies % 2]})
             run_once(bucket, REFRESH, Platform())
-            bucket.store.hook = at_calls({len(bucket.store.calls) + second_dies: CRASHES[first_dies // 2 % 2]})
+            bucket.store.hook = at_calls({len(bucket.store.memory.calls) + second_dies: CRASHES[first_dies // 2 % 2]})
             run_once(bucket, second, Platform())
             bucket.store.hook = None
             run_until_done(bucket, last)
@@ -143,19 +146,19 @@ def test_three_generations_in_a_row_of_which_only_the_last_ends() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("completes", Completes)
+@pytest.mark.parametrize("completes_again", [True, False])
 @pytest.mark.parametrize("name", ["a merge into a merged table", "a refresh of a merged table", "a refresh of an appended table"])
-def test_a_paused_writer_that_wakes_up_after_another_took_over(name: str, completes: Completes) -> None:
+def test_a_paused_writer_that_wakes_up_after_another_took_over(name: str, completes_again: bool) -> None:
     scenario = SCENARIOS[name]
     found, outcomes = Tally(), Counter[str]()
     for pause in range(opened_by(scenario) + 1, scenario.clean_calls() + 1):
         for crash_at in (None, *taken(range(1, scenario.clean_calls(), 9), EVERY, pause)):
             faults = {} if crash_at is None else {crash_at: CRASHES[crash_at % 2]}
-            bucket = scenario.begun(completes)
+            bucket = scenario.begun(completes_again=completes_again)
             paused = Paused(bucket, scenario.troubled, pause, at_calls(faults), others_end=True)
             outcomes[paused.run()] += 1
             found.add((pause, faults), bucket, scenario.expected)
-    found.expect_clean(f"paused {dict(outcomes)}, {name}, completes {completes.value}")
+    found.expect_clean(f"paused {dict(outcomes)}, {name}, completes again: {completes_again}")
     assert outcomes.keys() <= {"Fenced", "TransientError", "finished"}
     assert outcomes["Fenced"] > 5 * outcomes["finished"]
 
@@ -169,12 +172,12 @@ def test_a_paused_writer_that_wakes_up_while_the_other_has_died_half_way(name: s
     found, outcomes = Tally(), Counter[str]()
     for pause in range(opened_by(scenario) + 1, scenario.clean_calls() - 1):
         for dies_at in taken(range(1, 36), 3 * EVERY, pause):
-            left = [Fault.TIMEOUT_BEFORE] * unanswered
+            left = [Fate.LOST_BEFORE] * unanswered
 
-            def faults(number: int, call: str, dies_at: int = dies_at, left: list[Fault] = left) -> Fault | None:
-                if number == dies_at:
+            def faults(call: S3Call, dies_at: int = dies_at, left: list[Fate] = left) -> Fate | None:
+                if call.number == dies_at:
                     return CRASHES[dies_at // 3 % 2]
-                return left.pop() if call == "complete_upload" and left else None
+                return left.pop() if name_of(call) == "complete_upload" and left else None
 
             bucket = scenario.begun()
             paused = Paused(bucket, scenario.troubled, pause, faults, others_end=False)

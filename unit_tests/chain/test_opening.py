@@ -15,10 +15,11 @@ from destination_s3_spark.chain.state import Checkpoint, Pending
 from destination_s3_spark.errors import Fenced
 from destination_s3_spark.tables.commit.batch import TableCheckpoint
 from unit_tests.cases import each
+from unit_tests.chain.bucket import Bucket, at_each, name_of
 from unit_tests.chain.built_chain import SCHEMA as SCHEMA_EVENT
 from unit_tests.chain.built_chain import SEED, T0, Builder, add, begin, chain, file, publish
-from unit_tests.chain.fake_store import Crash, FakeStore, Fault
 from unit_tests.chain.one_table import CHAIN, FIRST, SCHEMA, STARTED, TABLE, crashed, kinds, land, synced, writer
+from unit_tests.lake.memory_bucket import Crash, Fate, S3Call
 
 DELTA = (FileKind.RAW, FileKind.DELTA)
 ADOPTED_FILE = file(FileKind.ADOPTED, "adopted.parquet", 0)
@@ -92,19 +93,19 @@ def test_own_rows_without_a_sync_number_always_replace() -> None:
     assert pending_in(table.head, Session(0, 0, STARTED, WriteDisposition.OVERWRITE)) == Pending(0, 10, 0)
 
 
-def pending_session(store: FakeStore, sync_id: int = 3) -> None:
+def pending_session(store: Bucket, sync_id: int = 3) -> None:
     """A table with rows, and a session that dies over the commit of rows that are to replace them."""
     synced(store)
     made = writer(store, sync_id, 0, WriteDisposition.OVERWRITE)
     land(made, store, 0, 100)
-    store.hook = lambda _number, name: Fault.CRASH_BEFORE if name == "complete_upload" else None
+    store.hook = at_each("complete_upload", Fate.CRASH_BEFORE)
     with pytest.raises(Crash):
         made.commit([FIRST])
     store.hook = None
 
 
 def test_a_table_is_settled_before_it_is_decided_what_the_rows_are_to_it() -> None:
-    store = FakeStore()
+    store = Bucket()
     pending_session(store, sync_id=3)
     made = writer(store, 4, 0, WriteDisposition.OVERWRITE)
     state = made.open()
@@ -116,13 +117,13 @@ def test_a_table_is_settled_before_it_is_decided_what_the_rows_are_to_it() -> No
 
 def test_dying_between_the_two_blocks_of_an_opening_decides_nothing() -> None:
     """The first block names this sync; its next attempt must not take the other sync's rows for its own."""
-    store = FakeStore()
+    store = Bucket()
     pending_session(store, sync_id=3)
     creates: list[str] = []
 
-    def die(_number: int, name: str) -> Fault | None:
-        creates.extend([name] if name == "create" else [])
-        return Fault.CRASH_BEFORE if len(creates) == 3 else None  # the first is answered by the block that is there
+    def die(call: S3Call) -> Fate | None:
+        creates.extend([call.key] if name_of(call) == "create" else [])
+        return Fate.CRASH_BEFORE if len(creates) == 3 else None  # the first is answered by the block that is there
 
     store.hook = die
     with pytest.raises(Crash):
@@ -137,13 +138,13 @@ def test_dying_between_the_two_blocks_of_an_opening_decides_nothing() -> None:
 
 def test_an_opening_that_another_one_overtakes_gives_way_to_it() -> None:
     """Both find the same unsettled block; the later one settles it while the first one is between its two blocks."""
-    store = FakeStore()
+    store = Bucket()
     pending_session(store, sync_id=3)
     first, second = writer(store, sync_id=4), writer(store, sync_id=5)
     creates: list[str] = []
 
-    def overtake(_number: int, name: str) -> None:
-        creates.extend([name] if name == "create" else [])
+    def overtake(call: S3Call) -> None:
+        creates.extend([call.key] if name_of(call) == "create" else [])
         if len(creates) == 3:
             store.hook = None
             land(second, store, 0, 100)
@@ -161,7 +162,7 @@ def scratch(epoch: int, number: int = table_number(TABLE.table_id)) -> str:
 
 
 def test_only_scratch_of_older_sessions_of_this_table_is_deleted() -> None:
-    store = FakeStore()
+    store = Bucket()
     crashed(store, FIRST)
     foreign = [scratch(1, 10**9), f"{TABLE.scratch_prefix}notes.txt", f"{TABLE.folder}raw/f-{Token(table_number('users'), 1, 7)}.parquet"]
     own = [scratch(1), scratch(2)]
@@ -175,15 +176,15 @@ def test_only_scratch_of_older_sessions_of_this_table_is_deleted() -> None:
 
 
 def test_scratch_is_not_looked_for_after_a_session_that_closed() -> None:
-    store = FakeStore()
+    store = Bucket()
     synced(store)
-    store.calls.clear()
+    store.forget()
     writer(store, 2).open()
 
     assert "list" not in store.names()
 
 
-def long_chain(store: FakeStore, blocks: int) -> Chain:
+def long_chain(store: Bucket, blocks: int) -> Chain:
     """A table that was added to in many sessions, with Snapshots; closed, and with a hint."""
     made = Chain(store, TABLE, lambda: STARTED)
     made.append(Seed(TABLE.stream, TABLE.table_id, TABLE_NUMBER, TABLE.final_root, (), 1, 0, STARTED))
@@ -201,25 +202,25 @@ def long_chain(store: FakeStore, blocks: int) -> Chain:
             made.append(OpenEpoch(1, 0, STARTED))
     made.append(Close())
     made.write_hint()
-    store.calls.clear()
+    store.forget()
     return made
 
 
 def test_opening_a_table_of_5000_blocks_costs_next_to_nothing() -> None:
-    store = FakeStore()
+    store = Bucket()
     written = long_chain(store, 5000)
     made = writer(store, sync_id=2)
     made.open()
     assert store.names() == ["get", "create"], "with a hint"
 
     del store.objects[CHAIN + "hint.json"]
-    store.calls.clear()
+    store.forget()
     again = writer(store, sync_id=3)
     state = again.open()
     gets = store.names().count("get")
 
     assert gets <= 2 * math.log2(5000) + 5000 / FILES_PER_BLOCK, gets
     assert state.contents == written.head.contents
-    store.calls.clear()
+    store.forget()
     assert len(again.live_files().files) == written.head.contents.files(FileKind.FINAL) > 4000
     assert store.calls == []

@@ -16,8 +16,9 @@ from destination_s3_spark.chain.territory import OrphanUploads, Table
 from destination_s3_spark.errors import Fenced
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.commit.writer import TableWriter
-from unit_tests.chain.fake_store import FakeStore, Fault
+from unit_tests.chain.bucket import Bucket
 from unit_tests.chain.one_table import SCHEMA, STARTED
+from unit_tests.lake.memory_bucket import Fate, S3Call
 
 SCHEDULES = 300
 NAMES = ("a", "b", "c")
@@ -38,7 +39,7 @@ class Turns:
             for done in [pool.submit(self._thread, name, part) for name, part in parts.items()]:
                 done.result()
 
-    def before_call(self, _number: int, _name: str) -> Fault | None:
+    def before_call(self, _call: S3Call) -> Fate | None:
         """Wait until every thread is about to make a call, and this one's is drawn."""
         name = threading.current_thread().name
         with self._lock:
@@ -64,7 +65,7 @@ class Turns:
 
 
 def tables(
-    store: FakeStore, sync_id: int, precedence: Precedence | None, disposition: WriteDisposition = WriteDisposition.APPEND
+    store: Bucket, sync_id: int, precedence: Precedence | None, disposition: WriteDisposition = WriteDisposition.APPEND
 ) -> dict[str, TableWriter]:
     def table(name: str) -> TableWriter:
         place = Table(StreamId(None, name), name, f"lake/airbyte_internal/{name}/", f"lake/{name}/")
@@ -74,7 +75,7 @@ def tables(
     return {name: table(name) for name in NAMES}
 
 
-def begun(store: FakeStore) -> None:
+def begun(store: Bucket) -> None:
     """The tables as a sync has left them that closed one of them and died."""
     for name, writer in tables(store, 1, None).items():
         writer.open()
@@ -84,7 +85,7 @@ def begun(store: FakeStore) -> None:
 
 def winners(seed: int, *, together: bool) -> list[int]:
     """The syncs that keep their tables. `together`: their tables know of each other."""
-    chance, store = random.Random(seed), FakeStore()
+    chance, store = random.Random(seed), Bucket()
     begun(store)
     won: list[int] = []
 
@@ -121,7 +122,7 @@ def test_tables_that_decide_each_for_itself_may_leave_no_winner() -> None:
 
 
 def test_a_sync_that_lost_its_first_table_takes_no_other_one_and_says_whose_it_is() -> None:
-    store = FakeStore()
+    store = Bucket()
     early, late = tables(store, 1, Precedence()), tables(store, 2, Precedence())
     early["a"].open()
     late["a"].open()
@@ -133,7 +134,7 @@ def test_a_sync_that_lost_its_first_table_takes_no_other_one_and_says_whose_it_i
 
 
 def test_a_sync_whose_table_a_command_opened_says_that_the_next_attempt_goes_on() -> None:
-    store = FakeStore()
+    store = Bucket()
     ours = tables(store, 1, Precedence())["a"]
     ours.open()
     tables(store, 0, None, WriteDisposition.MAINTAIN)["a"].open()
@@ -143,14 +144,14 @@ def test_a_sync_whose_table_a_command_opened_says_that_the_next_attempt_goes_on(
 
 
 def test_a_table_that_was_closed_is_opened_without_another_call() -> None:
-    store = FakeStore()
+    store = Bucket()
     for writer in tables(store, 1, Precedence()).values():
         writer.open()
         writer.close()
     again = tables(store, 2, Precedence())
     for writer in again.values():
         writer.chain.read()
-    store.calls.clear()
+    store.forget()
     for writer in again.values():
         writer.open()
 
@@ -159,7 +160,7 @@ def test_a_table_that_was_closed_is_opened_without_another_call() -> None:
 
 def test_own_blocks_in_the_first_table_are_nobody_elses() -> None:
     """Another thread of the sync may be writing to it while it is asked about."""
-    store = FakeStore()
+    store = Bucket()
     first = tables(store, 1, Precedence())["a"]
     first.open()
     chain = first.chain

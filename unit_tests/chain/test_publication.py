@@ -21,15 +21,16 @@ from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.publishers.publication import NotPublished
 from destination_s3_spark.tables.publishers.symlink import MANIFEST, OWNER_METADATA, SEQUENCE, SymlinkManifest
 from unit_tests.cases import each
-from unit_tests.chain.fake_store import FakeStore, Fault
+from unit_tests.chain.bucket import Bucket, name_of
 from unit_tests.chain.one_table import CHAIN, FIRST, STARTED, TABLE, kinds, land, staged, synced, writer
+from unit_tests.lake.memory_bucket import Fate, S3Call
 
 SHOWN = SymlinkManifest("bucket")
 KEY = TABLE.final_root + MANIFEST
 DELTAS = (FileKind.RAW, FileKind.DELTA)
 
 
-class LateStore(FakeStore):
+class LateStore(Bucket):
     """Puts of the manifest may be held up on their way; `arrive` lets the store see them."""
 
     def __init__(self) -> None:
@@ -40,7 +41,7 @@ class LateStore(FakeStore):
     def replace(self, key: str, body: bytes, metadata: Mapping[str, str], etag: str | None) -> str:
         if not self.hold:
             return super().replace(key, body, metadata, etag)
-        self.held.append(lambda: FakeStore.replace(self, key, body, metadata, etag))
+        self.held.append(lambda: Bucket.replace(self, key, body, metadata, etag))
         raise TransientError("no answer")
 
     def arrive(self) -> None:
@@ -75,15 +76,15 @@ class Catalog:
             raise NotPublished(self.refusal)
 
 
-def shown(store: FakeStore) -> set[str]:
+def shown(store: Bucket) -> set[str]:
     return {line.removeprefix("s3://bucket/") for line in store.objects[KEY].decode().split()}
 
 
-def finals(store: FakeStore) -> set[str]:
+def finals(store: Bucket) -> set[str]:
     return {key for key in store.objects if key.startswith("lake/users/f-")}
 
 
-def merged(store: FakeStore, made: TableWriter) -> str:
+def merged(store: Bucket, made: TableWriter) -> str:
     """One file in place of all the table has; its key."""
     made.open()
     file = FileEntry.staged(FileKind.FINAL, store.stage(f"lake/users/f-{made.next_token()}.parquet", b"m"), WrittenFile(1))
@@ -93,14 +94,14 @@ def merged(store: FakeStore, made: TableWriter) -> str:
 
 @each("conditional", [True, False])
 def test_a_writer_paused_at_the_manifest_of_its_close_hides_nothing(conditional: bool) -> None:
-    store = FakeStore()
-    store.conditional = conditional
+    store = Bucket()
+    store.memory.has_conditions = lambda key: conditional or key != KEY
     first = writer(store, 1, publishers=[SHOWN])
     land(first, store, 0, 100)
     first.commit([FIRST])
 
-    def others_sync(_number: int, name: str) -> None:
-        if name == "replace":
+    def others_sync(call: S3Call) -> None:
+        if name_of(call) == "replace":
             store.hook = None
             synced(store, 2, [SHOWN])
 
@@ -115,16 +116,16 @@ def test_a_writer_paused_at_the_manifest_of_its_close_hides_nothing(conditional:
 @each("conditional", [True, False])
 @each("ends", [True, False])
 def test_a_writer_paused_at_the_manifest_of_a_merge_hides_no_newer_merge(conditional: bool, ends: bool) -> None:
-    store = FakeStore()
-    store.conditional = conditional
+    store = Bucket()
+    store.memory.has_conditions = lambda key: conditional or key != KEY
     first = writer(store, 1, publishers=[SHOWN])
     first.stage(staged(first, store, 0, 100, kinds=DELTAS))
     first.commit([FIRST])
     second, newest = writer(store, 2, publishers=[SHOWN]), []
 
-    def take_over(_number: int, name: str) -> None:
+    def take_over(call: S3Call) -> None:
         """While the first writer has merged and not published, the second one finishes that and merges on."""
-        if name == "replace":
+        if name_of(call) == "replace":
             store.hook = None
             newest.append(merged(store, second))
             if ends:
@@ -140,17 +141,17 @@ def test_a_writer_paused_at_the_manifest_of_a_merge_hides_no_newer_merge(conditi
 
 def test_an_overtaken_writer_does_not_show_files_that_are_not_there_yet() -> None:
     """On a store without conditional puts, while the newer writer completes the files of its next commit."""
-    store = FakeStore()
-    store.conditional = False
+    store = Bucket()
+    store.memory.has_conditions = lambda key: key != KEY
     first, second = writer(store, 1, publishers=[SHOWN]), writer(store, 2, publishers=[SHOWN])
     land(first, store, 0, 100)
     first.commit([FIRST])
 
-    def stop_half_way(_number: int, name: str) -> Fault | None:
-        return Fault.TIMEOUT_BEFORE if name in {"complete_upload", "abort_upload"} else None
+    def stop_half_way(call: S3Call) -> Fate | None:
+        return Fate.LOST_BEFORE if name_of(call) in {"complete_upload", "abort_upload"} else None
 
-    def others_commit(_number: int, name: str) -> None:
-        if name == "replace":
+    def others_commit(call: S3Call) -> None:
+        if name_of(call) == "replace":
             land(second, store, 0, 100)
             store.hook = stop_half_way
             with pytest.raises(TransientError):
@@ -164,7 +165,7 @@ def test_an_overtaken_writer_does_not_show_files_that_are_not_there_yet() -> Non
     assert kinds(store)[-2:] == ["OpenEpoch", "AddData"]
     assert shown(store) == finals(store)
     assert len(shown(store)) == 1
-    assert int(store.metadata[KEY][SEQUENCE]) == len(kinds(store)) - 2, "its rows are not said to be in it"
+    assert int(store.memory.metadata(KEY)[SEQUENCE]) == len(kinds(store)) - 2, "its rows are not said to be in it"
 
 
 def test_a_put_of_a_dead_process_that_arrives_late_is_refused() -> None:
@@ -187,7 +188,7 @@ def test_a_put_of_a_dead_process_that_arrives_late_is_refused() -> None:
 
 @each("old", [None, b"s3://bucket/gone.parquet\n"])
 def test_a_sync_without_records_shows_readers_the_last_data_of_its_tables(old: bytes | None) -> None:
-    store = FakeStore()
+    store = Bucket()
     synced(store, 1, [SHOWN])
     blocks = kinds(store)
     store.objects.pop(KEY)
@@ -200,18 +201,18 @@ def test_a_sync_without_records_shows_readers_the_last_data_of_its_tables(old: b
 
 
 def test_an_idle_table_whose_manifest_is_current_costs_one_call_more() -> None:
-    store = FakeStore()
+    store = Bucket()
     synced(store, 1, [SHOWN])
-    store.calls.clear()
+    store.forget()
     writer(store, 2, publishers=[SHOWN]).close()
 
     assert store.names() == ["get", "get", "head"]
 
 
 def test_a_session_knows_from_the_hint_what_readers_were_shown() -> None:
-    store = FakeStore()
+    store = Bucket()
     synced(store, 1, [SHOWN])
-    store.calls.clear()
+    store.forget()
     synced(store, 2, [SHOWN])
     assert store.calls.count(("replace", KEY)) == 1
     assert ("head", KEY) not in store.calls
@@ -222,7 +223,7 @@ def test_a_session_knows_from_the_hint_what_readers_were_shown() -> None:
 
 
 def test_the_manifest_of_a_table_that_was_removed_does_not_count_as_newer() -> None:
-    store = FakeStore()
+    store = Bucket()
     for sync_id in (1, 2, 3):
         synced(store, sync_id, [SHOWN])
     for key in [key for key in store.objects if key != KEY]:
@@ -234,15 +235,14 @@ def test_the_manifest_of_a_table_that_was_removed_does_not_count_as_newer() -> N
 
 
 def test_a_manifest_that_others_always_replace_is_a_transient_error() -> None:
-    store = FakeStore()
+    store = Bucket()
     made = writer(store, 1, publishers=[SHOWN])
     land(made, store, 0, 100)
     made.commit([FIRST])
 
-    def interfere(number: int, name: str) -> None:
-        if name == "replace":
-            store.objects[KEY] = str(number).encode()
-            store.metadata[KEY] = {SEQUENCE: "0", OWNER_METADATA: TABLE.table_id}
+    def interfere(call: S3Call) -> None:
+        if name_of(call) == "replace":
+            store.memory.put(KEY, str(call.number).encode(), {SEQUENCE: "0", OWNER_METADATA: TABLE.table_id})
 
     store.hook = interfere
     with pytest.raises(TransientError, match=r"manifest of table shop\.users"):
@@ -252,7 +252,7 @@ def test_a_manifest_that_others_always_replace_is_a_transient_error() -> None:
 @each("catalog", [Catalog(down="Nobody answers."), Catalog(refusal="No such type.")])
 def test_a_publisher_that_fails_costs_one_warning_and_the_others_go_on(catalog: Catalog, caplog: pytest.LogCaptureFixture) -> None:
     caplog.clear()
-    store = FakeStore()
+    store = Bucket()
     with caplog.at_level(logging.WARNING, "airbyte"):
         first = writer(store, 1, publishers=[catalog, SHOWN])
         first.stage(staged(first, store, 0, 100, kinds=DELTAS))
@@ -274,7 +274,7 @@ def test_a_publisher_that_fails_costs_one_warning_and_the_others_go_on(catalog: 
 @each("with_records", [True, False])
 def test_the_next_sync_publishes_what_a_failing_catalog_missed(with_records: bool, caplog: pytest.LogCaptureFixture) -> None:
     caplog.clear()
-    store, catalog = FakeStore(), Catalog(down="Nobody answers.")
+    store, catalog = Bucket(), Catalog(down="Nobody answers.")
     synced(store, 1, [catalog, SHOWN])
     writer(store, 2, publishers=[catalog, SHOWN]).close()
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
@@ -290,7 +290,7 @@ def test_the_next_sync_publishes_what_a_failing_catalog_missed(with_records: boo
 
 
 def test_a_failing_publisher_hides_no_takeover() -> None:
-    store = FakeStore()
+    store = Bucket()
     first = writer(store, 1, publishers=[Catalog(down="Nobody answers.")])
     land(first, store, 0, 100)
     first.commit([FIRST])
@@ -301,7 +301,7 @@ def test_a_failing_publisher_hides_no_takeover() -> None:
 
 
 def test_repair_publishes_with_all_publishers_and_tells_of_those_that_refuse() -> None:
-    store, late, refused = FakeStore(), Catalog(), Catalog(refusal="No such type.", name="refused")
+    store, late, refused = Bucket(), Catalog(), Catalog(refusal="No such type.", name="refused")
     synced(store, 1)
 
     done = repair(store, TABLE, [late, refused, SHOWN], OrphanUploads(store, "lake/"), STARTED)

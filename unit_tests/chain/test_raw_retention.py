@@ -20,15 +20,16 @@ from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.publishers.symlink import MANIFEST, SymlinkManifest
 from destination_s3_spark.tables.retention import delete_expired_raw, expired_raw
 from unit_tests.cases import each
+from unit_tests.chain.bucket import FATES, Bucket, at_calls
 from unit_tests.chain.built_chain import T0, file
-from unit_tests.chain.fake_store import Completes, Crash, FakeStore, Fault
 from unit_tests.chain.one_table import FIRST, STARTED, TABLE, kinds, land
+from unit_tests.lake.memory_bucket import Crash
 
 DAYS = 3
 TODAY = day(T0)
 
 
-def sync_on(store: FakeStore, number: int, keep: int | None = DAYS) -> None:
+def sync_on(store: Bucket, number: int, keep: int | None = DAYS) -> None:
     """The sync of a day: ten rows, then retention."""
     now = T0 + timedelta(days=number)
     chain, orphans = Chain(store, TABLE, lambda: now), OrphanUploads(store, "lake/")
@@ -41,18 +42,18 @@ def sync_on(store: FakeStore, number: int, keep: int | None = DAYS) -> None:
     made.close()
 
 
-def live_of(store: FakeStore) -> LiveFiles:
+def live_of(store: Bucket) -> LiveFiles:
     chain = Chain(store, TABLE)
     chain.catch_up()
     return chain.live_files()
 
 
-def raw_objects(store: FakeStore) -> list[str]:
+def raw_objects(store: Bucket) -> list[str]:
     return sorted(key for key in store.objects if key.startswith(f"{TABLE.folder}raw/"))
 
 
 def test_raw_files_go_after_their_days_and_final_files_stay() -> None:
-    store = FakeStore()
+    store = Bucket()
     for number in range(8):
         sync_on(store, number)
     live = live_of(store)
@@ -65,7 +66,7 @@ def test_raw_files_go_after_their_days_and_final_files_stay() -> None:
 
 
 def test_several_syncs_a_day_delete_once() -> None:
-    store = FakeStore()
+    store = Bucket()
     for number in range(3):
         sync_on(store, number, keep=None)
     for _ in range(4):
@@ -76,30 +77,30 @@ def test_several_syncs_a_day_delete_once() -> None:
 
 
 def test_a_table_without_the_option_keeps_everything() -> None:
-    store = FakeStore()
+    store = Bucket()
     for number in range(6):
         sync_on(store, 100 * number, keep=None)
 
     assert len(raw_objects(store)) == 6
 
 
-@each("completes", Completes)
-def test_one_fault_at_every_call_of_a_sweep(completes: Completes) -> None:
-    def begun() -> FakeStore:
-        store = FakeStore(completes)
+@each("completes_again", [True, False])
+def test_one_fault_at_every_call_of_a_sweep(completes_again: bool) -> None:
+    def begun() -> Bucket:
+        store = Bucket(completes_again=completes_again)
         for number in range(4):
             sync_on(store, number)
-        store.calls.clear()
+        store.forget()
         return store
 
     clean = begun()
     sync_on(clean, 4)
     assert "MergeData" in kinds(clean)
     for call in range(1, len(clean.calls) + 1):
-        for fault in Fault:
+        for fault in FATES:
             store = begun()
             faults = {call: fault}
-            store.hook = lambda number, _name, faults=faults: faults.pop(number, None)
+            store.hook = at_calls(faults)
             with suppress(Crash, SyncError):
                 sync_on(store, 4)
             store.hook = None
@@ -116,7 +117,7 @@ def test_one_fault_at_every_call_of_a_sweep(completes: Completes) -> None:
 
 
 def test_a_writer_that_was_taken_over_deletes_nothing() -> None:
-    store = FakeStore()
+    store = Bucket()
     for number in range(4):
         sync_on(store, number)
     chain = Chain(store, TABLE, lambda: T0 + timedelta(days=30))
@@ -143,7 +144,7 @@ def test_rows_that_are_not_in_the_final_table_stay() -> None:
 
 
 def test_the_block_names_the_files_as_a_merge_does() -> None:
-    store = FakeStore()
+    store = Bucket()
     for number in range(5):
         sync_on(store, number)
     chain = Chain(store, TABLE)

@@ -15,28 +15,29 @@ from destination_s3_spark.formats.file_statistics import WrittenFile
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.publishers.symlink import MANIFEST, SymlinkManifest
 from unit_tests.cases import each
-from unit_tests.chain.fake_store import Completes, Crash, FakeStore, Fault
+from unit_tests.chain.bucket import Bucket, at_each
 from unit_tests.chain.one_table import CHAIN, FIRST, SECOND, event, kinds, land, staged, writer
+from unit_tests.lake.memory_bucket import Crash, Fate
 
 DELTAS = (FileKind.RAW, FileKind.DELTA)
 SHOWN = SymlinkManifest("bucket")
 MANIFEST_KEY = f"lake/users/{MANIFEST}"
 
 
-def shown(store: FakeStore) -> list[str]:
+def shown(store: Bucket) -> list[str]:
     lines = store.objects[MANIFEST_KEY].decode().split()
     return [line.removeprefix("s3://bucket/") for line in lines]
 
 
-def final(into: TableWriter, store: FakeStore, rows: int) -> FileEntry:
+def final(into: TableWriter, store: Bucket, rows: int) -> FileEntry:
     return FileEntry.staged(FileKind.FINAL, store.stage(f"lake/users/f-{into.next_token()}.parquet", b"m" * rows), WrittenFile(rows))
 
 
-def finals(store: FakeStore) -> set[str]:
+def finals(store: Bucket) -> set[str]:
     return {key for key in store.objects if key.startswith("lake/users/f-")}
 
 
-def merged(store: FakeStore, sync_id: int = 1) -> tuple[TableWriter, tuple[FileEntry, ...]]:
+def merged(store: Bucket, sync_id: int = 1) -> tuple[TableWriter, tuple[FileEntry, ...]]:
     """A session that has merged ten rows into one file, and has ten more in a delta; what its next merge is to remove."""
     made = writer(store, sync_id, publishers=[SHOWN])
     made.stage(staged(made, store, 0, 100, kinds=DELTAS))
@@ -47,7 +48,7 @@ def merged(store: FakeStore, sync_id: int = 1) -> tuple[TableWriter, tuple[FileE
     return made, made.live_files().of(FileKind.DELTA, FileKind.FINAL)
 
 
-def waiting(store: FakeStore) -> tuple[TableWriter, tuple[FileEntry, ...]]:
+def waiting(store: Bucket) -> tuple[TableWriter, tuple[FileEntry, ...]]:
     """A session whose generation waits beside a published table of one file; what its publication is to remove."""
     first, _ = merged(store)
     first.close()
@@ -58,12 +59,12 @@ def waiting(store: FakeStore) -> tuple[TableWriter, tuple[FileEntry, ...]]:
     return made, tuple(file for file in live.files if not (live.is_pending(file) and file.kind is FileKind.RAW))
 
 
-def died(store: FakeStore, replace: bool, at: str, fault: Fault = Fault.CRASH_BEFORE) -> tuple[set[str], tuple[FileEntry, ...]]:
+def died(store: Bucket, replace: bool, at: str, fault: Fate = Fate.CRASH_BEFORE) -> tuple[set[str], tuple[FileEntry, ...]]:
     """A merge or a publication of two files that dies at a call; the final files before it, and what it removes."""
     made, removed = waiting(store) if replace else merged(store)
     files = [final(made, store, 10), final(made, store, 10)]
     before = finals(store)
-    store.hook = lambda _number, name: fault if name == at else None
+    store.hook = at_each(at, fault)
     rewrite = made.replace if replace else partial(made.merge, consumed_offset=19)
     with pytest.raises(Crash):
         rewrite(files, removed)
@@ -71,16 +72,16 @@ def died(store: FakeStore, replace: bool, at: str, fault: Fault = Fault.CRASH_BE
     return before, removed
 
 
-@each("completes", Completes)
-@each("fault", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
+@each("completes_again", [True, False])
+@each("fault", [Fate.CRASH_BEFORE, Fate.CRASH_AFTER])
 @each("at", ["complete_upload", "replace", "delete"])
 @each("replace", [False, True])
 def test_the_next_session_completes_publishes_and_deletes_what_was_interrupted(
-    replace: bool, at: str, fault: Fault, completes: Completes
+    replace: bool, at: str, fault: Fate, completes_again: bool
 ) -> None:
-    store = FakeStore(completes)
+    store = Bucket(completes_again=completes_again)
     before, removed = died(store, replace, at, fault)
-    store.calls.clear()
+    store.forget()
     made = writer(store, 9, publishers=[SHOWN])
     state = made.open()
 
@@ -96,7 +97,7 @@ def test_the_next_session_completes_publishes_and_deletes_what_was_interrupted(
 @each("replace", [False, True])
 @each("gone", [0, 1])
 def test_a_rewrite_whose_upload_has_gone_is_taken_back_and_the_old_files_stay(replace: bool, gone: int) -> None:
-    store = FakeStore(Completes.ONCE)
+    store = Bucket(completes_again=False)
     before, removed = died(store, replace, "complete_upload")
     store.uploads.pop(list(store.uploads)[gone])
     manifest = store.objects[MANIFEST_KEY]
@@ -118,7 +119,7 @@ def test_a_rewrite_whose_upload_has_gone_is_taken_back_and_the_old_files_stay(re
 
 
 def test_the_writer_itself_takes_back_a_merge_whose_upload_has_gone() -> None:
-    store = FakeStore(Completes.ONCE)
+    store = Bucket(completes_again=False)
     made, removed = merged(store)
     files = [final(made, store, 10), final(made, store, 10)]
     before = finals(store)
@@ -132,12 +133,12 @@ def test_the_writer_itself_takes_back_a_merge_whose_upload_has_gone() -> None:
 
 
 def test_a_commit_that_only_adds_is_published_once_before_the_close_block() -> None:
-    store = FakeStore()
+    store = Bucket()
     made = writer(store, publishers=[SHOWN])
     land(made, store, 0, 100)
     made.commit([FIRST])
     assert MANIFEST_KEY not in store.objects
-    store.calls.clear()
+    store.forget()
     made.close()
 
     assert store.calls == [("replace", MANIFEST_KEY), ("create", f"{CHAIN}{3:020d}.json"), ("put", f"{CHAIN}hint.json")]
@@ -145,10 +146,10 @@ def test_a_commit_that_only_adds_is_published_once_before_the_close_block() -> N
 
 
 def test_a_merge_is_published_between_the_last_complete_and_the_first_delete() -> None:
-    store = FakeStore()
+    store = Bucket()
     made, removed = merged(store)
     files = [final(made, store, 10), final(made, store, 10)]
-    store.calls.clear()
+    store.forget()
     made.merge(files, removed, 19)
 
     assert store.names() == ["create", "complete_upload", "complete_upload", "replace", "get", "delete"]
@@ -156,11 +157,11 @@ def test_a_merge_is_published_between_the_last_complete_and_the_first_delete() -
 
 
 def test_nothing_is_deleted_when_publishing_fails() -> None:
-    store = FakeStore()
+    store = Bucket()
     made, removed = merged(store)
     files = [final(made, store, 10)]
-    store.hook = lambda _number, name: Fault.TIMEOUT_BEFORE if name == "replace" else None
-    with pytest.raises(TransientError, match="timeout: replace"):
+    store.hook = at_each("replace", Fate.LOST_BEFORE)
+    with pytest.raises(TransientError, match="did not answer in time"):
         made.merge(files, removed, 19)
 
     assert store.objects.keys() >= {file.key for file in removed}
@@ -168,7 +169,7 @@ def test_nothing_is_deleted_when_publishing_fails() -> None:
 
 
 def test_a_fenced_writer_leaves_nothing_of_its_merge() -> None:
-    store = FakeStore()
+    store = Bucket()
     made, removed = merged(store)
     files = [final(made, store, 10)]
     writer(store, 2).open()
@@ -180,7 +181,7 @@ def test_a_fenced_writer_leaves_nothing_of_its_merge() -> None:
 
 
 def test_staged_files_that_no_block_names_can_be_dropped() -> None:
-    store = FakeStore()
+    store = Bucket()
     made, _ = merged(store)
     files = [final(made, store, 10), final(made, store, 10)]
     made.drop(files)
@@ -189,7 +190,7 @@ def test_staged_files_that_no_block_names_can_be_dropped() -> None:
 
 
 def test_final_files_say_their_schema_generation_and_rows() -> None:
-    store = FakeStore()
+    store = Bucket()
     made, removed = waiting(store)
     result = made.replace([final(made, store, 10)], removed)
     (file,) = made.live_files().of(FileKind.FINAL)

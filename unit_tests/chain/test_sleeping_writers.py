@@ -9,13 +9,13 @@ from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.errors import Fenced
 from unit_tests.cases import each
-from unit_tests.chain.fake_store import FakeStore
+from unit_tests.chain.bucket import Bucket
 from unit_tests.chain.one_table import CHAIN, FIRST, SECOND, TABLE, land, synced, writer
 
 LATER_SYNCS = 60
 
 
-def live_keys(store: FakeStore) -> set[str]:
+def live_keys(store: Bucket) -> set[str]:
     chain = Chain(store, TABLE)
     chain.catch_up()
     return {file.key for file in chain.live_files().of(FileKind.FINAL)}
@@ -23,7 +23,7 @@ def live_keys(store: FakeStore) -> set[str]:
 
 @each("commits", [0, 1])
 def test_a_writer_that_slept_through_many_syncs_commits_nothing(commits: int) -> None:
-    store = FakeStore()
+    store = Bucket()
     synced(store)
     asleep = writer(store, sync_id=2)
     asleep.open()
@@ -42,7 +42,7 @@ def test_a_writer_that_slept_through_many_syncs_commits_nothing(commits: int) ->
 
 
 def test_a_sync_that_slept_before_it_opened_the_table_goes_on_from_the_newest_block() -> None:
-    store = FakeStore()
+    store = Bucket()
     synced(store)
     asleep = writer(store, sync_id=2)
     for number in range(LATER_SYNCS):
@@ -56,7 +56,7 @@ def test_a_sync_that_slept_before_it_opened_the_table_goes_on_from_the_newest_bl
 
 def test_without_the_block_after_its_head_it_would_lose_rows_silently() -> None:
     """What deleting old blocks would do, however old they are. The connector never does it."""
-    store = FakeStore()
+    store = Bucket()
     synced(store)
     asleep = writer(store, sync_id=2)
     head = asleep.open().sequence_number

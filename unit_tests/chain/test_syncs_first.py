@@ -14,15 +14,16 @@ from destination_s3_spark.chain.territory import OrphanUploads
 from destination_s3_spark.errors import Fenced, TransientError
 from destination_s3_spark.tables.commit.writer import TableWriter
 from unit_tests.cases import each
-from unit_tests.chain.fake_store import Crash, FakeStore, Fault
+from unit_tests.chain.bucket import Bucket, at_calls, at_each
 from unit_tests.chain.one_table import CHAIN, FIRST, SECOND, STARTED, TABLE, crashed, kinds, land, synced, writer
 from unit_tests.chain.one_table import staged as staged_slice
 from unit_tests.chain.test_rewrite_recovery import DELTAS, final
+from unit_tests.lake.memory_bucket import Crash, Fate
 
 MOST_CALLS = 60
 
 
-def command(store: FakeStore, *, later: timedelta = timedelta(), take_over: bool = False) -> TableWriter:
+def command(store: Bucket, *, later: timedelta = timedelta(), take_over: bool = False) -> TableWriter:
     """The writer of a command that has read the table, this long after now."""
 
     def clock() -> datetime:
@@ -36,9 +37,9 @@ def command(store: FakeStore, *, later: timedelta = timedelta(), take_over: bool
     return made
 
 
-def waiting() -> FakeStore:
+def waiting() -> Bucket:
     """A table with ten rows that wait for a merge, whose sync has ended well."""
-    store = FakeStore()
+    store = Bucket()
     made = writer(store)
     made.stage(staged_slice(made, store, 0, 100, kinds=DELTAS))
     made.commit([FIRST])
@@ -46,7 +47,7 @@ def waiting() -> FakeStore:
     return store
 
 
-def merge(store: FakeStore, made: TableWriter, meanwhile: Callable[[], object] = lambda: None) -> None:
+def merge(store: Bucket, made: TableWriter, meanwhile: Callable[[], object] = lambda: None) -> None:
     """Merge what waits, and do something else before the commit."""
     made.open()
     deltas = made.live_files().of(FileKind.DELTA)
@@ -61,7 +62,7 @@ def merge(store: FakeStore, made: TableWriter, meanwhile: Callable[[], object] =
 
 
 def test_a_sync_that_has_just_written_keeps_its_table() -> None:
-    store = FakeStore()
+    store = Bucket()
     sync = crashed(store, FIRST)
     before = kinds(store)
     with pytest.raises(TransientError, match=r"A sync may be writing to it \(sync id 1, .* last block is .* s old.*--take-over"):
@@ -75,7 +76,7 @@ def test_a_sync_that_has_just_written_keeps_its_table() -> None:
 
 @each(("later", "take_over"), [(SILENT_FOR, False), (timedelta(), True)])
 def test_a_dead_sync_loses_its_table_and_its_checkpoints_stay(later: timedelta, take_over: bool) -> None:
-    store = FakeStore()
+    store = Bucket()
     sync = crashed(store, FIRST)
     made = command(store, later=later, take_over=take_over)
     made.open()
@@ -88,7 +89,7 @@ def test_a_dead_sync_loses_its_table_and_its_checkpoints_stay(later: timedelta, 
 
 
 def test_just_before_that_it_does_not() -> None:
-    store = FakeStore()
+    store = Bucket()
     crashed(store, FIRST)
     with pytest.raises(TransientError, match="23 h 59 min old"):
         command(store, later=SILENT_FOR - timedelta(minutes=1)).open()
@@ -135,7 +136,7 @@ def test_what_a_fenced_merge_has_staged_is_dropped_whenever_it_was_staged() -> N
 def test_nothing_is_dropped_of_a_merge_that_the_other_session_finishes() -> None:
     store = waiting()
     made = command(store)
-    store.hook = lambda _, name: Fault.CRASH_BEFORE if name == "complete_upload" else None
+    store.hook = at_each("complete_upload", Fate.CRASH_BEFORE)
     with pytest.raises(Crash):
         merge(store, made)
     store.hook = None
@@ -149,13 +150,13 @@ def test_nothing_is_dropped_of_a_merge_that_the_other_session_finishes() -> None
 
 
 @each("next_one", [lambda store: merge(store, command(store)), lambda store: synced(store, 2)])
-@each("fault", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
-def test_a_merge_that_dies_at_any_call_leaves_the_table_to_whoever_comes_next(fault: Fault, next_one: Callable[[FakeStore], None]) -> None:
+@each("fault", [Fate.CRASH_BEFORE, Fate.CRASH_AFTER])
+def test_a_merge_that_dies_at_any_call_leaves_the_table_to_whoever_comes_next(fault: Fate, next_one: Callable[[Bucket], None]) -> None:
     died = 0
     for died in range(MOST_CALLS):
         store = waiting()
         first = len(store.calls) + 1
-        store.hook = lambda number, _name, at=first + died: fault if number == at else None
+        store.hook = at_calls({first + died: fault})
         try:
             merge(store, command(store))
         except Crash:

@@ -11,12 +11,13 @@ from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.commit.batch import CommitResult, TableCheckpoint
 from destination_s3_spark.tables.landing.slices import Segment
 from unit_tests.cases import each
-from unit_tests.chain.fake_store import Completes, Crash, FakeStore, Fault
+from unit_tests.chain.bucket import Bucket, at_each, name_of
 from unit_tests.chain.one_table import CHAIN, FIRST, SCHEMA, SECOND, crashed, event, kinds, land, staged, synced, writer
+from unit_tests.lake.memory_bucket import Crash, Fate, S3Call
 
 
 def test_the_fenced_writer_names_the_other_sync() -> None:
-    store = FakeStore()
+    store = Bucket()
     first = writer(store, sync_id=41)
     land(first, store, 0, 100)
     second = writer(store, sync_id=42)
@@ -35,7 +36,7 @@ def test_the_fenced_writer_names_the_other_sync() -> None:
 
 
 def test_a_new_table_that_two_syncs_seed_at_once_belongs_to_the_later_one() -> None:
-    store = FakeStore()
+    store = Bucket()
     first, second = writer(store, sync_id=1), writer(store, sync_id=2)
     first.open()
     assert second.open().epoch == 2
@@ -44,10 +45,10 @@ def test_a_new_table_that_two_syncs_seed_at_once_belongs_to_the_later_one() -> N
 
 
 def test_after_an_error_only_abandon_is_left() -> None:
-    store = FakeStore()
+    store = Bucket()
     made = writer(store)
     land(made, store, 0, 100)
-    store.hook = lambda _number, name: Fault.TIMEOUT_BEFORE if name == "create" else None
+    store.hook = at_each("create", Fate.LOST_BEFORE)
     with pytest.raises(TransientError, match="did not say"):
         made.commit([FIRST])
     store.hook = None
@@ -61,7 +62,7 @@ def test_after_an_error_only_abandon_is_left() -> None:
 
 
 def test_uploads_of_a_dead_session_are_dropped_at_open_and_listed_once() -> None:
-    store = FakeStore()
+    store = Bucket()
     land(crashed(store, FIRST), store, 100, 200)
     assert len(store.uploads) == 2
     made = writer(store)
@@ -72,11 +73,11 @@ def test_uploads_of_a_dead_session_are_dropped_at_open_and_listed_once() -> None
 
 
 def test_an_unsettled_block_is_completed_by_whoever_catches_up_with_the_table() -> None:
-    store = FakeStore()
+    store = Bucket()
     synced(store)
     made = writer(store)
     land(made, store, 0, 100)
-    store.hook = lambda _number, name: Fault.CRASH_BEFORE if name == "complete_upload" else None
+    store.hook = at_each("complete_upload", Fate.CRASH_BEFORE)
     with pytest.raises(Crash):
         made.commit([FIRST])
     store.hook = None
@@ -92,7 +93,7 @@ def test_an_unsettled_block_is_completed_by_whoever_catches_up_with_the_table() 
 
 
 def test_uploads_that_vanish_are_taken_back_and_nothing_is_acknowledged() -> None:
-    store = FakeStore(Completes.ONCE)
+    store = Bucket(completes_again=False)
     made = writer(store)
     land(made, store, 0, 100)
     store.uploads.pop("upload-2")
@@ -107,10 +108,10 @@ def test_uploads_that_vanish_are_taken_back_and_nothing_is_acknowledged() -> Non
 
 
 def test_a_store_that_keeps_answering_500_to_complete_is_treated_like_a_vanished_upload() -> None:
-    store = FakeStore()
+    store = Bucket()
     made = writer(store)
     land(made, store, 0, 100)
-    store.hook = lambda _number, name: Fault.TIMEOUT_BEFORE if name == "complete_upload" else None
+    store.hook = at_each("complete_upload", Fate.LOST_BEFORE)
     with pytest.raises(TransientError, match="taken back"):
         made.commit([FIRST])
 
@@ -120,18 +121,18 @@ def test_a_store_that_keeps_answering_500_to_complete_is_treated_like_a_vanished
 
 def test_a_block_whose_uploads_were_completed_after_all_stands() -> None:
     """The paused writer's last completes arrive between our look and our abort; it may have acknowledged them."""
-    store = FakeStore(Completes.ONCE)
+    store = Bucket(completes_again=False)
     made = writer(store)
     land(made, store, 0, 100)
-    store.hook = lambda _number, name: Fault.CRASH_BEFORE if name == "complete_upload" else None
+    store.hook = at_each("complete_upload", Fate.CRASH_BEFORE)
     with pytest.raises(Crash):
         made.commit([FIRST])
 
-    def arrive_late(_number: int, name: str) -> Fault | None:
-        if name == "abort_upload":
-            store.objects.update(store.uploads.values())
+    def arrive_late(call: S3Call) -> Fate | None:
+        if name_of(call) == "abort_upload":
+            store.objects.update({upload.key: upload.parts[1] for upload in store.uploads.values()})
             store.uploads.clear()
-        return Fault.TIMEOUT_BEFORE if name == "complete_upload" else None
+        return Fate.LOST_BEFORE if name_of(call) == "complete_upload" else None
 
     store.hook = arrive_late
     state = writer(store, sync_id=2).open()
@@ -141,12 +142,12 @@ def test_a_block_whose_uploads_were_completed_after_all_stands() -> None:
 
 
 def test_a_void_whose_deletes_are_not_known_to_be_done_deletes_again() -> None:
-    store = FakeStore(Completes.ONCE)
+    store = Bucket(completes_again=False)
     made = writer(store)
     land(made, store, 0, 100)
     store.uploads.pop("upload-2")
-    store.hook = lambda _number, name: Fault.TIMEOUT_BEFORE if name == "delete" else None
-    with pytest.raises(TransientError, match="timeout: delete"):
+    store.hook = at_each("delete", Fate.LOST_BEFORE)
+    with pytest.raises(TransientError, match=r"Deleting .* did not answer in time"):
         made.commit([FIRST])
     store.hook = None
     assert len([key for key in store.objects if not key.startswith(CHAIN)]) == 1
@@ -162,12 +163,12 @@ def test_a_void_whose_deletes_are_not_known_to_be_done_deletes_again() -> None:
 
 
 def test_a_paused_writer_whose_uploads_a_newer_one_dropped_is_fenced() -> None:
-    store = FakeStore(Completes.ONCE)
+    store = Bucket(completes_again=False)
     made = writer(store)
     land(made, store, 0, 100)
 
-    def take_over(_number: int, name: str) -> Fault | None:
-        if name == "complete_upload":
+    def take_over(call: S3Call) -> Fate | None:
+        if name_of(call) == "complete_upload":
             store.hook = None
             store.uploads.pop("upload-1")
             writer(store, sync_id=2).open()
@@ -181,7 +182,7 @@ def test_a_paused_writer_whose_uploads_a_newer_one_dropped_is_fenced() -> None:
 
 
 def test_a_replayed_checkpoint_is_dropped_and_the_next_one_lands() -> None:
-    store = FakeStore()
+    store = Bucket()
     crashed(store, FIRST, SECOND)
     made = writer(store)
     land(made, store, 0, 100)
@@ -199,7 +200,7 @@ def test_a_replayed_checkpoint_is_dropped_and_the_next_one_lands() -> None:
 
 
 def test_a_replay_may_begin_anywhere_in_the_list() -> None:
-    store = FakeStore()
+    store = Bucket()
     crashed(store, FIRST, SECOND)
     made = writer(store)
     made.stage(staged(made, store, 0, 100, [Segment(100, 10, 5 * 200)]))
@@ -218,7 +219,7 @@ def test_a_replay_may_begin_anywhere_in_the_list() -> None:
     ],
 )
 def test_a_checkpoint_that_differs_lands(checkpoint: TableCheckpoint, segment: Segment, generation: int) -> None:
-    store = FakeStore()
+    store = Bucket()
     crashed(store, FIRST)
     made = writer(store, 1 + generation, generation)
     made.stage(staged(made, store, 0, 100, [segment]))
@@ -228,7 +229,7 @@ def test_a_checkpoint_that_differs_lands(checkpoint: TableCheckpoint, segment: S
 
 
 def test_a_slice_that_is_only_partly_a_replay_lands_whole() -> None:
-    store = FakeStore()
+    store = Bucket()
     crashed(store, FIRST)
     made = writer(store)
     made.stage(staged(made, store, 0, 200, [Segment(100, 10, 500), Segment(200, 10, 3)]))
@@ -238,7 +239,7 @@ def test_a_slice_that_is_only_partly_a_replay_lands_whole() -> None:
 
 
 def test_every_unclean_session_adds_to_what_the_next_one_recognises() -> None:
-    store = FakeStore()
+    store = Bucket()
     crashed(store, FIRST)
     second = writer(store)
     land(second, store, 0, 100)
@@ -253,7 +254,7 @@ def test_every_unclean_session_adds_to_what_the_next_one_recognises() -> None:
 
 
 def test_a_clean_end_makes_equal_records_new_again() -> None:
-    store = FakeStore()
+    store = Bucket()
     for _ in range(2):
         made = writer(store)
         land(made, store, 0, 100)
@@ -263,7 +264,7 @@ def test_a_clean_end_makes_equal_records_new_again() -> None:
 
 @each("hint", ["kept", "never written"])
 def test_a_successful_sync_without_records_closes_what_a_dead_one_left(hint: str) -> None:
-    store = FakeStore()
+    store = Bucket()
     if hint == "kept":
         synced(store)
     crashed(store, FIRST)
@@ -276,7 +277,7 @@ def test_a_successful_sync_without_records_closes_what_a_dead_one_left(hint: str
 
 
 def test_more_checkpoints_than_the_list_can_hold_are_summed_up_from_the_oldest() -> None:
-    store = FakeStore()
+    store = Bucket()
     made = writer(store)
     count = REPLAY_LIMIT + 2
     ends = [10 * (number + 1) for number in range(count)]
@@ -291,7 +292,7 @@ def test_more_checkpoints_than_the_list_can_hold_are_summed_up_from_the_oldest()
 
 
 def test_opening_takes_the_snapshot_that_dead_sessions_never_took() -> None:
-    store = FakeStore()
+    store = Bucket()
     crashed(store, FIRST)
     for _ in range(SNAPSHOT_EVERY):
         writer(store).open()

@@ -13,7 +13,7 @@ from destination_s3_spark.chain.table_store import TableStore
 from destination_s3_spark.errors import DataError
 from destination_s3_spark.storage.object_store import ObjectRange, StagedUpload
 from unit_tests.cases import each
-from unit_tests.chain.fake_store import FakeStore
+from unit_tests.chain.bucket import Bucket
 from unit_tests.places import table_of
 
 TABLE = table_of("users", "shop")
@@ -100,7 +100,7 @@ def test_only_adopted_files_may_lack_the_number() -> None:
     assert not territory.may_write(f"{ROOT}{ADOPTED}")
 
 
-def table_store(store: FakeStore) -> TableStore:
+def table_store(store: Bucket) -> TableStore:
     return TableStore(store, Chain(store, TABLE))
 
 
@@ -130,7 +130,7 @@ LISTS = {"list", "folders", "list_uploads"}
 @each("attempt", ATTEMPTS)
 @each("key", OUTSIDE)
 def test_no_request_leaves_the_table(attempt: str, key: str) -> None:
-    store = FakeStore()
+    store = Bucket()
     if attempt in LISTS and key.startswith((ROOT, FOLDER, CHANGES, VERSIONS)):
         return
     with pytest.raises(DataError, match="is not one of its objects, so it was neither read nor changed"):
@@ -142,7 +142,7 @@ def test_no_request_leaves_the_table(attempt: str, key: str) -> None:
 @each("attempt", sorted(ATTEMPTS.keys() - LISTS - {"get", "get_range", "head", "copy of", "join of", "require"}))
 @each("key", BLOCKS)
 def test_blocks_are_read_and_nothing_else(attempt: str, key: str) -> None:
-    store = FakeStore()
+    store = Bucket()
     store.objects[key] = b"block"
     with pytest.raises(DataError):
         ATTEMPTS[attempt](table_store(store), key)
@@ -151,7 +151,7 @@ def test_blocks_are_read_and_nothing_else(attempt: str, key: str) -> None:
 
 @each("key", [*NAMED, *USED])
 def test_the_tables_own_objects_are_written_read_and_deleted(key: str) -> None:
-    store = FakeStore()
+    store = Bucket()
     own = table_store(store)
     own.put(key, b"x")
     assert own.get(key) == b"x"
@@ -160,11 +160,11 @@ def test_the_tables_own_objects_are_written_read_and_deleted(key: str) -> None:
 
 
 def test_a_file_to_be_adopted_is_known_by_its_name_or_by_its_metadata() -> None:
-    store = FakeStore()
+    store = Bucket()
     own = table_store(store)
     renamed = f"{ROOT}another_pattern.parquet"
     for key, metadata in ((f"{ROOT}{ADOPTED}", {}), (renamed, {GENERATION_METADATA: "0"}), (f"{ROOT}payroll.parquet", {"x": "y"})):
-        store.objects[key], store.metadata[key] = b"x", metadata
+        store.memory.put(key, b"x", metadata)
 
     own.delete([f"{ROOT}{ADOPTED}"])
     assert store.names() == ["delete"]

@@ -8,7 +8,7 @@ from destination_s3_spark.chain.files import Token, parse_token, table_number
 from destination_s3_spark.chain.territory import OrphanUploads
 from destination_s3_spark.errors import Bug
 from unit_tests.cases import each
-from unit_tests.chain.fake_store import FakeStore
+from unit_tests.chain.bucket import Bucket
 from unit_tests.places import table_of
 
 OWN = table_number(table_of("users").table_id)
@@ -65,7 +65,7 @@ def test_the_table_number_is_stable_and_has_ten_digits() -> None:
 
 
 def test_only_the_tables_own_older_uploads_are_aborted_and_the_list_is_made_once() -> None:
-    store = FakeStore()
+    store = Bucket()
     keys = {
         name: f"lake/{name}-{token}.parquet"
         for name, token in [("old", Token(OWN, 1, 1)), ("now", Token(OWN, 2, 1)), ("other", Token(8, 1, 1))]
@@ -77,6 +77,6 @@ def test_only_the_tables_own_older_uploads_are_aborted_and_the_list_is_made_once
     orphans, territory = OrphanUploads(store, "lake/"), table_of("users").territory("lake/")
 
     assert (orphans.abort(territory, 2), orphans.abort(table_of("others").territory("lake/"), 5)) == (1, 0)
-    left = {key for key, _ in store.uploads.values()}
+    left = {upload.key for upload in store.uploads.values()}
     assert left == {keys["now"], keys["other"], "lake/foreign.parquet", another, apart}
     assert store.names().count("list_uploads") == 1

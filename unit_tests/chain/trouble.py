@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 
 from destination_s3_spark.chain.opening import WriteDisposition
 from destination_s3_spark.errors import SyncError
-from unit_tests.chain.fake_store import Completes, Fault, Hook
+from unit_tests.chain.bucket import CRASHES, LOSSES
 from unit_tests.chain.merging import Attempt, Plan, Platform, WatchedBucket, run_once, run_until_done
+from unit_tests.lake.memory_bucket import Fate, Hook, Refusal, S3Call
 from unit_tests.rotation import random_cases
 
-CRASHES = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)
-TIMEOUTS = (Fault.TIMEOUT_BEFORE, Fault.TIMEOUT_AFTER)
 EVERY = 3
 """Of so many cases that are alike, a run takes one."""
 OLD = Plan(1, 0, WriteDisposition.APPEND, ((0, 1, 2), (3, 4)))
@@ -48,17 +47,17 @@ class Scenario:
     def expected(self) -> Counter[int]:
         return sum((plan.records for plan in self.kept), self.troubled.records)
 
-    def begun(self, completes: Completes = Completes.REPEATABLE, kind: type[WatchedBucket] = WatchedBucket) -> WatchedBucket:
-        bucket = kind(completes)
+    def begun(self, *, completes_again: bool = True, kind: type[WatchedBucket] = WatchedBucket) -> WatchedBucket:
+        bucket = kind(completes_again=completes_again)
         for plan in self.before:
             run_until_done(bucket, plan)
-        bucket.store.calls.clear()
+        bucket.store.forget()
         return bucket
 
     def clean_calls(self, kind: type[WatchedBucket] = WatchedBucket) -> int:
         bucket = self.begun(kind=kind)
         run_until_done(bucket, self.troubled)
-        return len(bucket.store.calls)
+        return len(bucket.store.memory.calls)
 
 
 SCENARIOS = {
@@ -111,11 +110,11 @@ class Tally:
         assert not self.bad, self.first_bad
 
 
-def random_faults(seed: str, count: int, last_call: int) -> Iterator[dict[int, Fault]]:
+def random_faults(seed: str, count: int, last_call: int) -> Iterator[dict[int, Fate]]:
     chance, count = random_cases(seed, count, EVERY)
     for _ in range(count):
         faults = [chance.choice(CRASHES) for _ in range(chance.randint(0, 4))]
-        faults += [chance.choice(TIMEOUTS) for _ in range(chance.randint(0, 4))]
+        faults += [chance.choice(LOSSES) for _ in range(chance.randint(0, 4))]
         yield {chance.randint(1, last_call): fault for fault in faults}
 
 
@@ -149,10 +148,10 @@ class Paused:
         self._platform.acked = max(self._platform.acked, self._others.acked)
         run_until_done(self._lake, self._plan, self._platform)
 
-    def _hook(self, number: int, _name: str) -> Fault | None:
-        if number == self._pause_at:
+    def _hook(self, call: S3Call) -> Fate | Refusal | None:
+        if call.number == self._pause_at:
             self._others = Platform(self._platform.acked)
-            self._lake.store.hook = lambda call, name: self._faults_of_others(call - number, name)
+            self._lake.store.hook = lambda later: self._faults_of_others(replace(later, number=later.number - call.number))
             (run_until_done if self._others_end else run_once)(self._lake, self._plan, self._others)
             self._lake.store.hook = None
         return None
