@@ -5,7 +5,6 @@ The bounds are far above what was measured, and below what each input took befor
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
@@ -21,7 +20,7 @@ from unit_tests.lake.messages import JsonObject, catalog, cursor_of
 from unit_tests.lake.outcome import Outcome
 from unit_tests.lake.shop import complete, record, state, stream, users
 
-pytestmark = [pytest.mark.slow, pytest.mark.turns]
+pytestmark = pytest.mark.slow
 
 MIB = 2**20
 TIMEOUT_S = 100
@@ -138,22 +137,6 @@ def test_a_long_number_deep_types_empty_objects_and_many_unknown_streams(moto_la
 def test_deep_types_are_written_as_avro(moto_lake: ProcessLake) -> None:
     messages = [line for name in DEEPEST for line in deep_record(name)]
     written(moto_lake, catalog(*deep_streams()), messages, 600, format={"format_type": "Avro"}).expect_success()
-
-
-@pytest.mark.parametrize("levels", [MOST_LEVELS, 200, 3_000])
-def test_types_that_are_nested_deeper_are_a_matter_of_the_configuration(moto_lake: ProcessLake, levels: int) -> None:
-    """Written by hand, because Python's own encoder does not go so deep."""
-    text = '{"type":["null","object"],"properties":{"in":' * levels + '{"type":"string"}' + "}}" * levels
-    connector = moto_lake.connector()
-    path = connector.directory / "catalog.json"
-    path.parent.mkdir(parents=True)
-    streams = json.dumps(catalog(stream("orders"), stream(schema=schema(tree="TREE"))))
-    path.write_text(streams.replace('"TREE"', text))
-    with connector.run("write", "--catalog", str(path), config=connector.config()) as sync:
-        outcome = sync.send(*users([1]), state(1), complete()).end_input().finish(60).expect_failure("config_error")
-    assert "shop.users" in outcome.error_message
-    assert "nested" in outcome.error_message
-    assert outcome.states == []
 
 
 @pytest.mark.parametrize("filler", [b"x" * MIB, b" " * MIB], ids=["text", "blanks"])

@@ -8,9 +8,13 @@ from unittest.mock import patch
 
 import pytest
 
+from destination_s3_spark.errors import ConfigError
+from destination_s3_spark.protocol.catalog import parse_catalog
+from destination_s3_spark.schema.json_schema import MOST_LEVELS
+from unit_tests.cases import each
 from unit_tests.lake.contents import USERS
 from unit_tests.lake.lake import Lake
-from unit_tests.lake.messages import JsonObject, catalog, cursor_of, line
+from unit_tests.lake.messages import JsonObject, catalog, cursor_of, line, schema_of
 from unit_tests.lake.shop import complete, record, state, stream, users
 
 PLANTED = "planted-4711-marker"
@@ -87,6 +91,17 @@ def test_a_stream_that_cannot_be_written_names_stream_and_option(lake: Lake, ent
 def test_a_table_that_is_to_be_merged_or_replaced_shares_no_folder(lake: Lake, entry: JsonObject) -> None:
     message = refused(lake, catalog(stream("orders"), entry), s3_path_format="all/")
     assert [name for name in ("shop.users", "shop.orders", "s3_path_format") if name not in message] == [], message
+
+
+@each("levels", [MOST_LEVELS, 200, 3_000])
+def test_types_that_are_nested_too_deep_are_a_matter_of_the_configuration(lake: Lake, levels: int) -> None:
+    """Written by hand, because Python's own encoder does not go so deep."""
+    text = '{"type":["null","object"],"properties":{"in":' * levels + '{"type":"string"}' + "}}" * levels
+    streams = json.dumps(catalog(stream("orders"), stream(schema=schema_of({"tree": "TREE"})))).replace('"TREE"', text)
+    with pytest.raises(ConfigError, match="nested") as raised:
+        lake.sync(parse_catalog(streams.encode()), [*users([1]), state(1), complete()])
+    assert "shop.users" in raised.value.message
+    assert lake.states == []
 
 
 def test_a_stream_given_twice_is_refused(lake: Lake) -> None:

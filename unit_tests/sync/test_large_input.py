@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
-from integration_tests.lake import ProcessLake
+from destination_s3_spark.protocol.reader import read_blocks
+from unit_tests.lake.lake import Lake
 from unit_tests.lake.messages import catalog, cursor_of
 from unit_tests.lake.shop import complete, record, state, stream
 
@@ -27,7 +29,7 @@ def wide_records(megabytes: int) -> Iterator[bytes]:
 
 
 def bytes_below(directory: Path) -> int:
-    """Size of all files in a directory that another process is working in."""
+    """Size of all files in a directory that another thread is working in."""
     total = 0
     for path in directory.rglob("*"):
         with contextlib.suppress(FileNotFoundError):
@@ -35,26 +37,30 @@ def bytes_below(directory: Path) -> int:
     return total
 
 
-def test_a_checkpoint_larger_than_the_spool_passes_through_it(moto_lake: ProcessLake) -> None:
-    spool, peak = moto_lake.directory / "spool", 0
+def test_a_checkpoint_larger_than_the_spool_passes_through_it(lake: Lake) -> None:
+    spool, peak = lake.directory / "spool", 0
     spool.mkdir()
-    connector = moto_lake.connector(batching={"max_spool_gb": SPOOL_MB / 1024, "max_batch_mb": 8, "spool_dir": str(spool)})
-    with connector.start(catalog(stream())) as sync:
-        for count, wide in enumerate(wide_records(STREAM_MB)):
-            sync.send(wide)
-            if count % 512 == 0:
-                peak = max(peak, bytes_below(spool))
-        outcome = sync.send(state(1), complete()).end_input().finish(240).expect_success()
+    options = {"max_spool_gb": SPOOL_MB / 1024, "max_batch_mb": 8, "spool_dir": str(spool)}
+
+    def watched(stdin: int) -> Iterator[bytes]:
+        nonlocal peak
+        for block in read_blocks(stdin):
+            yield block
+            peak = max(peak, bytes_below(spool))
+
+    with patch("destination_s3_spark.process.read_blocks", watched):
+        outcome = lake.connector(batching=options).write(catalog(stream()), [*wide_records(STREAM_MB), state(1), complete()])
+    outcome.expect_success()
     assert [cursor_of(answer) for answer in outcome.state_lines] == [1]
     assert outcome.states[0]["destinationStats"]["recordCount"] == STREAM_MB * MB // LINE_BYTES
-    assert moto_lake.ids() == list(range(STREAM_MB * MB // LINE_BYTES))
+    assert lake.ids() == list(range(STREAM_MB * MB // LINE_BYTES))
     assert 0 < peak <= SPOOL_MB * MB * 1.25, f"{peak / MB:.0f} MB were spooled"
     assert list(spool.iterdir()) == []
-    moto_lake.verify_at_rest()
+    lake.verify_at_rest()
 
 
 @pytest.mark.slow
-def test_a_record_of_a_hundred_megabytes_arrives_whole(moto_lake: ProcessLake) -> None:
+def test_a_record_of_a_hundred_megabytes_arrives_whole(lake: Lake) -> None:
     text = "é" * (HUGE_RECORD_MB * MB // 2)
     messages = [
         record({"id": 1, "name": "small"}),
@@ -63,8 +69,8 @@ def test_a_record_of_a_hundred_megabytes_arrives_whole(moto_lake: ProcessLake) -
         state(3),
         complete(),
     ]
-    moto_lake.connector().write(catalog(stream()), messages, timeout_s=240).expect_success()
-    names = {row["id"]: row["name"] for row in moto_lake.rows()}
+    lake.connector().write(catalog(stream()), messages).expect_success()
+    names = {row["id"]: row["name"] for row in lake.rows()}
     assert names.keys() == {1, 2, 3}
     assert names[2] == text, "the text differs"
-    moto_lake.verify_at_rest()
+    lake.verify_at_rest()
