@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -223,8 +224,23 @@ class Life:
         rows = [change.data for change in self.newest().values() if change.values is not None]
         lake.sync(self.catalog(self.generation), [lines(rows, moment(self.now + 1)), state(self.now), complete()])
 
-    def missing(self, rows: list[dict[str, Any]]) -> Iterator[int]:
-        """Yield the minutes at which the history differs from the source."""
-        for at in range(self.now + 1):
-            if as_of(rows, at) != kept_at(self.changes, at):
+    def missing(self, rows: Iterable[Row]) -> Iterator[int]:
+        """Yield the minutes at which the history differs from the source, as `as_of` and `kept_at` would."""
+        shown = [dict[int, Row]() for _ in range(self.now + 1)]
+        for row in rows:
+            end = self.now + 1 if row["_valid_to"] is None else _first_minute(row["_valid_to"])
+            for at in range(_first_minute(row["_valid_from"]), min(end, self.now + 1)):
+                shown[at][row["id"]] = {"name": row["name"], "amount": row["amount"]}
+        kept, changes = dict[int, Row](), deque(sorted(self.changes, key=lambda change: change.at))
+        for at, found in enumerate(shown):
+            while changes and changes[0].at <= at:
+                change = changes.popleft()
+                kept.pop(change.id, None)
+                kept |= {} if change.values is None else {change.id: {"name": None, "amount": None, **change.values}}
+            if found != kept:
                 yield at
+
+
+def _first_minute(time: datetime) -> int:
+    """The first minute that is not before a time."""
+    return max(0, -((FIRST - time) // timedelta(minutes=1)))
