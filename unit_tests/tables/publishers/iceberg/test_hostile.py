@@ -28,8 +28,8 @@ from destination_s3_spark.config.iceberg_options import IcebergRest
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.publishers.iceberg.catalogs import Connection
 from destination_s3_spark.tables.publishers.publication import NotPublished
-from integration_tests.hostile_catalog import HostileCatalog, served
 from unit_tests.chain.fake_store import FakeStore
+from unit_tests.lake.hostile_catalog import HostileCatalog, served
 from unit_tests.tables.publishers.iceberg.lake import Lake
 
 ID = [("id", pa.int64())]

@@ -17,9 +17,9 @@ from destination_s3_spark.tables.publishers.iceberg.catalogs import Connection
 from destination_s3_spark.tables.publishers.iceberg.publisher import IcebergCatalog, IcebergTable
 from destination_s3_spark.tables.publishers.iceberg.table import CatalogTable
 from destination_s3_spark.tables.publishers.publication import NotPublished
-from integration_tests.hostile_catalog import HostileCatalog, Json, served
 from unit_tests.chain.fake_store import FakeStore
 from unit_tests.chain.one_table import TABLE, writer
+from unit_tests.lake.hostile_catalog import HostileCatalog, Json, served
 from unit_tests.tables.publishers.iceberg.lake import NAME, warnings
 from unit_tests.tables.publishers.iceberg.test_crashes import SCHEMA, live, staged
 

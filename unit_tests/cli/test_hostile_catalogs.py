@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from integration_tests.connector import Connector
-from integration_tests.hostile_catalog import HostileCatalog, served
-from integration_tests.lake import ProcessLake
 from unit_tests.lake.buckets import Bucket
+from unit_tests.lake.hostile_catalog import HostileCatalog, served
+from unit_tests.lake.inline_connector import InlineConnector
+from unit_tests.lake.lake import Lake
 from unit_tests.lake.messages import catalog
 from unit_tests.lake.outcome import Outcome
 from unit_tests.lake.shop import complete, state, stream, users
@@ -38,40 +40,43 @@ COMMANDS = [
     ("repair",),
     ("optimize",),
     ("rebuild", "shop.users"),
-    ("report", "--output", "page.html"),
+    ("report", "--out", "page.html"),
 ]
 
 
 class Aviary:
     """A lake whose connector would find a module that leaves a file behind as soon as it is imported."""
 
-    def __init__(self, lake: ProcessLake, directory: Path) -> None:
+    def __init__(self, lake: Lake, sign: Path) -> None:
         self.lake = lake
-        self.sign = directory / "canary.txt"
-        (directory / "code").mkdir()
-        (directory / "code" / "canary.py").write_text(CANARY)
-        self.environment = {"PYTHONPATH": str(directory / "code"), "CANARY": str(self.sign)}
+        self.sign = sign
 
-    def connector(self, iceberg: dict[str, Any]) -> Connector:
-        return self.lake.connector(environment=self.environment, publish={"iceberg": iceberg})
+    def connector(self, iceberg: dict[str, Any]) -> InlineConnector:
+        return self.lake.connector(publish={"iceberg": iceberg})
 
-    def run_every_command(self, connector: Connector) -> dict[str, Outcome]:
+    def run_every_command(self, connector: InlineConnector) -> dict[str, Outcome]:
         """Run check, a sync and all commands of operators. No code may have run after any of them."""
         outcomes = {"check": connector.check()}
         assert not self.sign.exists(), "check"
         outcomes["write"] = connector.write(catalog(stream()), [*users([7, 8]), state(9), complete()]).expect_success()
         assert not self.sign.exists(), "write"
         for command, *arguments in COMMANDS:
-            with connector.run(command, *arguments, config=connector.config()) as process:
-                outcomes[command] = process.end_input().finish()
+            outcomes[command] = connector.run(command, *arguments)
             assert not self.sign.exists(), command
             assert "Traceback" not in outcomes[command].stderr, outcomes[command].describe()
         return outcomes
 
 
 @pytest.fixture
-def aviary(moto_lake: ProcessLake, tmp_path: Path) -> Aviary:
-    return Aviary(moto_lake, tmp_path)
+def aviary(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Aviary]:
+    code, sign = tmp_path / "code", tmp_path / "canary.txt"
+    code.mkdir()
+    (code / "canary.py").write_text(CANARY)
+    monkeypatch.syspath_prepend(code)
+    monkeypatch.setenv("CANARY", str(sign))
+    monkeypatch.chdir(tmp_path)  # where `report` leaves its page
+    yield Aviary(lake, sign)
+    sys.modules.pop("canary", None)
 
 
 @pytest.fixture
@@ -82,10 +87,7 @@ def server() -> Iterator[HostileCatalog]:
 
 def test_the_canary_sings(aviary: Aviary) -> None:
     """The connector's Python finds the module: what the other tests miss is not just a wrong path."""
-    connector = aviary.connector({"type": "sql", "database_uri": "sqlite://"})
-    connector.program = (connector.program[0].replace("destination-s3-spark", "python"), "-c", "import canary")
-    with connector.run("", config={}) as process:
-        process.end_input().finish()
+    importlib.import_module("canary")
     assert aviary.sign.exists()
 
 
