@@ -23,7 +23,7 @@ CLIENT = MemoryClient()
 
 
 class _Handler(fs.FileSystemHandler):  # type: ignore[misc]
-    """Reads objects for pyarrow, with paths `bucket/key`."""
+    """What pyarrow asks of a file system that is only read."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Handler)
@@ -74,6 +74,11 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]
     move = copy_file = open_output_stream = open_append_stream = _refuse
 
 
+def arrow_filesystem() -> fs.FileSystem:
+    """Return a file system to read objects through pyarrow, with paths `bucket/key`."""
+    return fs.PyFileSystem(_Handler())
+
+
 def install() -> None:
     """Let the connector reach the server in memory by settings with its endpoint. All others get the real client."""
     real_client, real_filesystem = client._built, credentials.arrow_filesystem
@@ -82,7 +87,7 @@ def install() -> None:
         return CLIENT if settings.endpoint == ENDPOINT else real_client(settings)
 
     def filesystem(settings: S3Settings) -> Any:
-        return fs.PyFileSystem(_Handler()) if settings.endpoint == ENDPOINT else real_filesystem(settings)
+        return arrow_filesystem() if settings.endpoint == ENDPOINT else real_filesystem(settings)
 
     client._built = built  # type: ignore[assignment]
     credentials.arrow_filesystem = filesystem

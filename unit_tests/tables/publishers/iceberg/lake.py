@@ -8,9 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyarrow.fs import FileSystem
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
+from pyiceberg.typedef import EMPTY_DICT, Properties
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.config.iceberg_options import IcebergSql
@@ -19,6 +23,8 @@ from destination_s3_spark.schema.field_ids import FieldIds, first_ids, later_ids
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.publishers.iceberg.publisher import IcebergCatalog, IcebergTable
+from unit_tests.lake.memory_bucket import ENDPOINT
+from unit_tests.lake.memory_s3 import arrow_filesystem
 from unit_tests.schema.of_arrow import recorded
 
 NAME = ("shop", "users")
@@ -49,8 +55,19 @@ def properties(settings: S3Settings) -> dict[str, str]:
 
 
 def reader(folder: Path, settings: S3Settings) -> Catalog:
-    """The catalog as another program sees it."""
-    return SqlCatalog("lake", uri=f"sqlite:///{folder}/catalog.db", **properties(settings))
+    """The catalog as another program sees it. Of a bucket in memory it can only read."""
+    kind = _MemoryCatalog if settings.endpoint == ENDPOINT else SqlCatalog
+    return kind("lake", uri=f"sqlite:///{folder}/catalog.db", **properties(settings))
+
+
+class _MemoryFiles(PyArrowFileIO):
+    def _initialize_fs(self, scheme: str, netloc: str | None = None) -> FileSystem:
+        return arrow_filesystem()
+
+
+class _MemoryCatalog(SqlCatalog):
+    def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
+        return _MemoryFiles({**self.properties, **properties})
 
 
 class Lake:
