@@ -38,7 +38,7 @@ from destination_s3_spark.config.settings_model import (
     documented,
     unknown_options,
 )
-from destination_s3_spark.config.spark_conf import MASTER, is_encrypted, is_on_this_machine, properties, refusal
+from destination_s3_spark.config.spark_conf import MASTER, is_encrypted, is_on_this_machine, properties, refusal, without_substitution
 from destination_s3_spark.config.table_options import ChangeLog, Publish, Tables
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.wording import nearest_name
@@ -120,6 +120,11 @@ class Spark(Settings):
             raise ValueError(problem)
         return conf
 
+    @field_validator("authenticate_secret", "kubernetes_token")
+    @classmethod
+    def _no_substitution(cls, secret: SecretStr | None) -> SecretStr | None:
+        return secret and SecretStr(without_substitution(secret.get_secret_value()))
+
     @field_validator("kubernetes_token")
     @classmethod
     def _token_needs_kubernetes(cls, token: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
@@ -155,7 +160,7 @@ class Batching(Settings):
     completes: the end of the input, for sources that send no STATE; only tables.unproven_replacement then protects the table from one that
     died.
     """
-    spool_dir: str | None = Field(None, title="Spool directory", examples=["/spool"])
+    spool_dir: Annotated[str, AfterValidator(without_substitution)] | None = Field(None, title="Spool directory", examples=["/spool"])
     """The local directory in which records wait for their batch. By default the system's temporary directory."""
     max_spool_gb: float = Field(4, gt=0, title="Spool size (GB)", examples=[20])
     """The local disk space that waiting records may take, and events of change logs when they have left. When it is full,

@@ -11,102 +11,24 @@ from fnmatch import fnmatchcase
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
+from destination_s3_spark.config.spark_properties import ADDRESSES, ALLOWED, CLUSTER_FILES, CLUSTERS_ONLY, KUBERNETES_NAMES, REFUSED
 from destination_s3_spark.errors import ConfigError
 
-MASTER = r"^(local(\[(\*|[1-9][0-9]*)\])?|spark://[^\s,/]+:[0-9]{1,5}(,[^\s,/]+:[0-9]{1,5})*|yarn|k8s://\S+)$"
+MASTER = r"^(local(\[(\*|[1-9][0-9]*)\])?|spark://[^\s,/$]+:[0-9]{1,5}(,[^\s,/$]+:[0-9]{1,5})*|yarn|k8s://[^\s$]+)$"
 PYTHON = "spark.pyspark.python"
 """Interpreter of executors on other machines: a name in their PATH or an absolute path."""
 
-OWN_OPTION = "set spark.{} of this configuration instead"
-YARN_ARCHIVE = "spark.yarn.archive"
-YARN_ARCHIVE_SCHEMES = ("hdfs", "viewfs", "webhdfs")
-"""File systems of a cluster that Hadoop's client reaches by itself: with another one, a file of the connector's machine could be sent."""
-LOCAL_FILE = "it has a file of the connector's machine read, whose content could be sent to the cluster"
-
-REFUSED: tuple[tuple[str, tuple[str, ...]], ...] = (
-    (OWN_OPTION.format("master"), ("spark.master",)),
-    (OWN_OPTION.format("driver_memory"), ("spark.driver.memory",)),
-    (OWN_OPTION.format("authenticate_secret"), ("spark.authenticate.secret*",)),
-    ("the session is started by this connector, not by spark-submit", ("spark.submit.*",)),
-    ("Spark Connect is not supported", ("spark.remote", "spark.api.mode", "spark.connect.*")),
-    ("it would load code that this connector was not tested with", (
-        "spark.jars*", "spark.files", "spark.archives", "spark.*plugin*", "spark.extraListeners", "spark.repl.*", "spark.r.*",
-        "spark.ui.filters", "spark.sql.extensions", "*JavaOptions", "*ClassPath*", "*ibraryPath", "*discoveryScript",
-        "spark.network.crypto.config.*", "spark.kubernetes.*eatureSteps", "spark.kubernetes.allocation.pods.allocator",
-        "spark.kubernetes.decommission.script", "spark.yarn.jars", "spark.yarn.dist.*",
-    )),
-    ("Spark's workers must run the interpreter and packages of this connector", (
-        "spark.pyspark.*", "spark.python.daemon.module", "spark.python.worker.module", "spark.executorEnv.*",
-    )),
-    ("a second copy of a task would upload its files a second time", ("spark.speculation*",)),
-    ("it writes what runs here to a place outside the sync", (
-        "spark.eventLog.*", "spark.metrics.*", "spark.driver.log.*", "spark.kubernetes.file.upload.path",
-    )),
-    ("it would show secrets", ("spark.log.level", "spark.logConf", "spark.redaction.*")),
-    (OWN_OPTION.format("kubernetes_token"), ("spark.kubernetes.*oauthToken",)),
-    (LOCAL_FILE, ("spark.kubernetes.*File", "spark.kerberos.*")),
-    (f"{LOCAL_FILE}; spark.network.crypto.enabled encrypts without one", ("spark.ssl.*",)),
-    (LOCAL_FILE, ("*keytab*",)),
-    ("S3 is reached without Hadoop here; credentials in Spark's configuration would show up in its logs", ("spark.hadoop.fs.s3*",)),
-)  # fmt: skip
-"""(reason, patterns) of keys that users are likely to try, and of keys that ALLOWED would let through. Case-sensitive, as in Spark."""
-
-ALLOWED: tuple[str, ...] = (
-    # Memory and cores.
-    "spark.cores.max", "spark.default.parallelism", "spark.driver.maxResultSize", "spark.driver.memoryOverhead*",
-    "spark.driver.minMemoryOverhead", "spark.executor.cores", "spark.executor.instances", "spark.executor.memory*",
-    "spark.executor.minMemoryOverhead", "spark.executor.pyspark.memory", "spark.dynamicAllocation.*", "spark.memory.*",
-    "spark.python.worker.*", "spark.task.*",
-    # Addresses, ports and time limits.
-    "spark.blockManager.port", "spark.driver.bindAddress", "spark.driver.blockManager.port", "spark.driver.host", "spark.driver.port",
-    "spark.executor.heartbeat*", "spark.network.*", "spark.port.maxRetries", "spark.python.authenticate.socketTimeout",
-    "spark.python.task.killTimeout", "spark.rpc.*",
-    # Permissions and encryption.
-    "spark.acls.enable", "spark.admin.acls*", "spark.authenticate", "spark.authenticate.*", "spark.io.encryption.enabled",
-    "spark.io.encryption.key*", "spark.modify.acls*", "spark.security.credentials.*", "spark.ui.view.acls*",
-    # Scheduling, and the handling of executors that fail or leave.
-    "spark.app.name", "spark.broadcast.*", "spark.cleaner.*", "spark.decommission.*", "spark.excludeOnFailure.*",
-    "spark.executor.decommission.*", "spark.executor.failuresValidityInterval", "spark.executor.logs.rolling.*",
-    "spark.executor.maxNumFailures", "spark.local.dir", "spark.locality.*", "spark.scheduler.listenerbus.*",
-    "spark.scheduler.m*RegisteredResources*", "spark.scheduler.mode", "spark.scheduler.pool", "spark.scheduler.revive.interval",
-    "spark.shuffle.io.*", "spark.shuffle.registration.*", "spark.shuffle.service.*", "spark.stage.*", "spark.ui.enabled", "spark.ui.port",
-    "spark.ui.retained*", "spark.ui.reverseProxy*",
-    # Kubernetes and YARN.
-    "spark.kubernetes.allocation.batch.*", "spark.kubernetes.allocation.driver.readinessTimeout",
-    "spark.kubernetes.allocation.executor.timeout", "spark.kubernetes.allocation.maxPendingPods",
-    "spark.kubernetes.appKillPodDeletionGracePeriod", "spark.kubernetes.authenticate.executor.serviceAccountName",
-    "spark.kubernetes.container.image", "spark.kubernetes.container.image.pullPolicy", "spark.kubernetes.container.image.pullSecrets",
-    "spark.kubernetes.driver.connectionTimeout", "spark.kubernetes.driver.pod.name", "spark.kubernetes.driver.requestTimeout",
-    "spark.kubernetes.dynamicAllocation.deleteGracePeriod", "spark.kubernetes.executor.annotation.*",
-    "spark.kubernetes.executor.apiPollingInterval", "spark.kubernetes.executor.checkAllContainers",
-    "spark.kubernetes.executor.container.image", "spark.kubernetes.executor.deleteOnTermination",
-    "spark.kubernetes.executor.disableConfigMap", "spark.kubernetes.executor.label.*", "spark.kubernetes.executor.limit.cores",
-    "spark.kubernetes.executor.missingPodDetectDelta", "spark.kubernetes.executor.node.selector.*",
-    "spark.kubernetes.executor.podNamePrefix", "spark.kubernetes.executor.request.cores", "spark.kubernetes.executor.scheduler.name",
-    "spark.kubernetes.executor.secretKeyRef.*", "spark.kubernetes.executor.secrets.*", "spark.kubernetes.executor.useDriverPodIP",
-    "spark.kubernetes.executor.volumes.emptyDir.*", "spark.kubernetes.executor.volumes.persistentVolumeClaim.*",
-    "spark.kubernetes.local.dirs.tmpfs", "spark.kubernetes.memoryOverheadFactor", "spark.kubernetes.namespace",
-    "spark.kubernetes.node.selector.*", "spark.kubernetes.scheduler.name", "spark.hadoop.fs.defaultFS",
-    "spark.hadoop.yarn.resourcemanager.*", "spark.yarn.am.cores", "spark.yarn.archive", "spark.yarn.am.memory*",
-    "spark.yarn.am.nodeLabelExpression", "spark.yarn.exclude.nodes", "spark.yarn.executor.failuresValidityInterval",
-    "spark.yarn.executor.nodeLabelExpression", "spark.yarn.max.executor.failures", "spark.yarn.maxAppAttempts", "spark.yarn.priority",
-    "spark.yarn.queue", "spark.yarn.scheduler.*", "spark.yarn.stagingDir", "spark.yarn.tags",
-)  # fmt: skip
-"""Patterns of keys that cannot load code, run code, read a file of this machine or write anywhere else."""
-
-ADDRESSES = (
-    YARN_ARCHIVE,
-    "spark.hadoop.fs.defaultFS",
-    "spark.hadoop.yarn.resourcemanager.*address*",
-    "spark.hadoop.yarn.resourcemanager.*hostname*",
-    "spark.yarn.stagingDir",
-)
-"""Patterns of allowed keys whose values name servers to which the driver connects."""
+CLUSTER_SCHEMES = ("hdfs", "viewfs", "webhdfs")
+"""File systems of a cluster that Hadoop's client reaches by itself: with another one, files of the connector's machine could be used."""
+SUBSTITUTION = "${"
+"""What makes Spark and Hadoop put a variable of this machine, or another property, into a value."""
 CLUSTER_API = frozenset({"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"})
 """Names of the API server of the Kubernetes cluster in which a pod runs."""
 
 # A key with other characters, such as "=", would be misread: Spark's command line takes `key=value`.
 _KEY = re.compile(r"spark(\.[A-Za-z0-9_/-]+)+")
+_KUBERNETES_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_ALLOWED = tuple(name for _, names in ALLOWED for name in names)
 _SENSITIVE = re.compile("secret|password|token", re.IGNORECASE)
 
 
@@ -202,18 +124,46 @@ def is_sensitive(key: str) -> bool:
     return _SENSITIVE.search(key) is not None
 
 
+def is_kubernetes_name(text: str) -> bool:
+    """Return whether the text can be the name of a namespace or a pod, so that it is one part of a path."""
+    return _KUBERNETES_NAME.fullmatch(text) is not None
+
+
 def refusal(conf: Mapping[str, str], master: str) -> str | None:
-    """Return why the first unacceptable property is refused, naming its key; None if all are acceptable."""
-    for key, value in conf.items():
-        if not key.startswith("spark."):
-            return f"`{key}` does not begin with `spark.`, so Spark would ignore it. Remove it or fix its spelling"
-        if key == PYTHON and not is_local(master):
-            continue
-        for reason, patterns in REFUSED:
-            if _matches(key, patterns):
-                return f"`{key}` is refused: {reason}. Remove it"
-        if not _KEY.fullmatch(key) or not _matches(key, ALLOWED):
-            return f"`{key}` is not among the properties that can be set here, which docs/cluster.md lists. Remove it or fix its spelling"
-        if key == YARN_ARCHIVE and urlsplit(value).scheme not in YARN_ARCHIVE_SCHEMES:
-            return f"`{key}` must be a path in the cluster's file system, such as hdfs:///spark/jars.zip"
+    """Return why the first unacceptable property is refused, naming its key; None if all are acceptable. No value is repeated."""
+    return next(filter(None, (_of_key(key, master) or _of_value(key, value) for key, value in conf.items())), None)
+
+
+def _of_key(key: str, master: str) -> str | None:
+    if not key.startswith("spark."):
+        return f"`{key}` does not begin with `spark.`, so Spark would ignore it. Remove it or fix its spelling"
+    if key == PYTHON and not is_local(master):
+        return None
+    for reason, patterns in REFUSED:
+        if _matches(key, patterns):
+            return f"`{key}` is refused: {reason}. Remove it"
+    if not _KEY.fullmatch(key) or not _matches(key, _ALLOWED):
+        return f"`{key}` is not among the properties that can be set here, which docs/cluster.md lists. Remove it or fix its spelling"
+    if is_local(master) and _matches(key, CLUSTERS_ONLY):
+        return (
+            f"`{key}` is for clusters: inside the connector, Spark's ports are bound to this machine, ask for a secret of the session, and "
+            "show no page. Remove it"
+        )
     return None
+
+
+def _of_value(key: str, value: str) -> str | None:
+    if SUBSTITUTION in value:
+        return f"`{key}` holds {SUBSTITUTION}, for which Spark would put in a variable of this machine. Write the value itself"
+    if key in CLUSTER_FILES and value.partition("://")[0] not in CLUSTER_SCHEMES:
+        return f"`{key}` must be a path in the cluster's file system, such as hdfs://name-node:8020/spark"
+    if key in KUBERNETES_NAMES and not is_kubernetes_name(value):
+        return f"`{key}` must be a name in Kubernetes, of lower-case letters, digits, hyphens and full stops"
+    return None
+
+
+def without_substitution(text: str) -> str:
+    """Return a text of the configuration that reaches Spark. Raises ValueError, which does not repeat it."""
+    if SUBSTITUTION in text:
+        raise ValueError(f"must not hold {SUBSTITUTION}, for which Spark would put in a variable of this machine. Write the value itself")
+    return text

@@ -22,6 +22,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
 
+from destination_s3_spark.engine.variables import of_jvm
+
 CONNECTION_EVERY_S = 0.01
 CONNECTION_LIMIT_S = 600.0
 """Seconds in which a JVM accepts a connection, many more than it takes. One that waits for ever would stop the sync silently."""
@@ -46,7 +48,7 @@ _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 class Jvm:
     """A JVM that is being launched with this Spark configuration. It writes its connection data below `directory`.
 
-    `arguments` are further arguments for spark-submit, `environment` further variables.
+    `arguments` are further arguments for spark-submit, `environment` further variables than every JVM gets.
     """
 
     def __init__(self, conf: Mapping[str, Any], arguments: Sequence[str], directory: Path, environment: Mapping[str, str]) -> None:
@@ -57,8 +59,7 @@ class Jvm:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            # Like Python, Java reads names of files as UTF-8 in this locale only, and with another one it may wait for ever.
-            env={**os.environ, **environment, "LC_ALL": "C.UTF-8", "SPARK_CONNECT_MODE": "0", _CONNECTION_FILE: str(self._connection)},
+            env={**of_jvm(os.environ), **environment, "SPARK_HOME": str(spark_home()), _CONNECTION_FILE: str(self._connection)},
             preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_IGN),  # noqa: PLW1509 (like pyspark: Ctrl-C is for the driver)
         )
         assert self.process.stdout is not None  # noqa: S101 (it is a pipe)

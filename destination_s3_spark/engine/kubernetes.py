@@ -24,6 +24,7 @@ from destination_s3_spark.engine.cluster import Cluster
 from destination_s3_spark.engine.jvm import quoted
 from destination_s3_spark.engine.kubernetes_api import KubernetesApi
 from destination_s3_spark.engine.manager import OVERHEADS, Manager, Trial, driver_host, megabytes, python_memory
+from destination_s3_spark.engine.variables import chosen
 from destination_s3_spark.errors import ConfigError, SyncError, TransientError
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -44,6 +45,11 @@ MOST_ENDED = 2
 """Executors that may end by themselves before the first has taken a task."""
 ENDED_BY_OTHERS = (137, 143)
 """Exit codes of a container that was killed, for example with its node."""
+VARIABLES = (
+    *("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"),
+    *(spelt for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY") for spelt in (name, name.lower())),
+)
+"""Environment variables that Spark's client of Kubernetes reads."""
 POD: Mapping[str, Any] = {
     "automountServiceAccountToken": False,
     "restartPolicy": "Never",
@@ -220,6 +226,10 @@ class Kubernetes(Manager):
         path.touch(mode=0o600)
         path.write_text(text)
         return path
+
+    def environment(self) -> dict[str, str]:
+        """Return where the pod's own API server is, and the proxies on the way to one."""
+        return chosen(self._environ, VARIABLES)
 
     def java_options(self) -> tuple[str, ...]:
         """Return options that keep this machine's own tokens from an API server of the user's choice.

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from destination_s3_spark.config.spark_conf import is_sensitive
+from destination_s3_spark.config.spark_conf import SUBSTITUTION, is_sensitive
 from destination_s3_spark.engine.cluster import Cluster, package_archive, require_working_executors, secret_arguments
 from destination_s3_spark.engine.failures import Symptom, start_failure, symptom
 from destination_s3_spark.engine.jvm import LOG4J, Jvm
@@ -25,8 +25,9 @@ from destination_s3_spark.engine.machine import available_cpus, oom_kills
 from destination_s3_spark.engine.manager import Manager, no_executors
 from destination_s3_spark.engine.startup import shortcuts, worker_daemon
 from destination_s3_spark.engine.startup.worker_template import fork_template
+from destination_s3_spark.engine.variables import chosen, of_workers
 from destination_s3_spark.engine.waiting import ended_without_hope
-from destination_s3_spark.errors import SyncError
+from destination_s3_spark.errors import ConfigError, SyncError
 from destination_s3_spark.kernel import SWITCH, kernel_library
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ class DriverSession:
         """
 
         def launch() -> None:
-            with suppress(OSError):
+            with suppress(OSError, SyncError):
                 self._jvm = self._launch(())
 
         # Signal handlers do not interrupt another thread: `stop` finds the JVM or waits for it.
@@ -222,14 +223,25 @@ class DriverSession:
         return Jvm(shown, arguments, self.settings.local_dir, {} if self.manager is None else self.manager.environment())
 
     def _conf(self) -> dict[str, Any]:
-        return {**_our_conf(self.settings, self.manager), **self.settings.conf}
+        """Return the whole configuration. Raises ConfigError if Spark or Hadoop would change a value of it.
+
+        The configuration's own are known to be sound. This also concerns what an API server says, and names of directories.
+        """
+        conf = {**_our_conf(self.settings, self.manager), **self.settings.conf}
+        for key, value in conf.items():
+            if SUBSTITUTION in str(value):
+                raise ConfigError(
+                    f"{key} holds {SUBSTITUTION}, for which Spark would put in a variable of this machine. Change where it is from."
+                )
+        return conf
 
     def _worker_environment(self) -> dict[str, str]:
-        switch = {SWITCH: os.environ[SWITCH]} if SWITCH in os.environ else {}
+        """Return variables for workers. Those on this machine get all of this process, of which the JVM has few; others learn none."""
+        ours = of_workers(os.environ) if self.manager is None else chosen(os.environ, [SWITCH])
         if not shortcuts.enabled():
-            return switch
+            return ours
         template = {worker_daemon.TEMPLATE_VARIABLE: str(self._template)} if self._template else {}
-        return {**worker_daemon.ENVIRONMENT, worker_daemon.TASKS_VARIABLE: self._tasks, **template, **switch}
+        return {**ours, **worker_daemon.ENVIRONMENT, worker_daemon.TASKS_VARIABLE: self._tasks, **template}
 
 
 def _import(module: str, _slot: int) -> None:
@@ -273,7 +285,8 @@ def _spark_context(gateway: Any, conf: Mapping[str, Any], environment: dict[str,
     # Otherwise a scheduler thread that dies for lack of memory or threads would leave the rest waiting for it indefinitely.
     handler = gateway.jvm.org.apache.spark.util.SparkUncaughtExceptionHandler(False)
     gateway.jvm.java.lang.Thread.setDefaultUncaughtExceptionHandler(handler)
-    context = SparkContext(conf=SparkConf(loadDefaults=False).setAll(list(conf.items())), environment=environment, gateway=gateway)
+    context = SparkContext(conf=SparkConf(loadDefaults=False).setAll(list(conf.items())), gateway=gateway)
+    context.environment |= environment  # pyspark's argument would also make properties of them
     accumulators: Any = context._accumulatorServer
     accumulators.handle_error = lambda *_: None  # it would print a traceback when its JVM ends, even if we end it
     return context

@@ -9,12 +9,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from destination_s3_spark.config.spark_conf import hosts
 from destination_s3_spark.engine.cluster import Cluster
 from destination_s3_spark.engine.manager import Manager, Trial, driver_host, python_memory, require_one_answers
+from destination_s3_spark.engine.variables import chosen
 from destination_s3_spark.errors import ConfigError
 
 DIRECTORIES = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 """Environment variables of which spark-submit wants one, although the configuration may name every address."""
+USER = "HADOOP_USER_NAME"
+"""Environment variable with the user's name towards Hadoop."""
 HADOOP = "spark.hadoop."
 MANAGER = f"{HADOOP}yarn.resourcemanager."
 PORT = 8032
@@ -63,12 +67,16 @@ class Yarn(Manager):
         return {**driver_host(self._addresses()), **python_memory(self.conf)}
 
     def environment(self) -> dict[str, str]:
-        """Return an empty directory for Hadoop's files where the environment names none."""
-        if any(self._environ.get(name) for name in DIRECTORIES):
-            return {}
+        """Return the directory of Hadoop's files, an empty one where the environment names none.
+
+        Spark uploads all that is in it. So it is an empty one, too, where the configuration names a server, which may be anybody's.
+        """
+        given = chosen(self._environ, (*DIRECTORIES, USER))
+        if any(given.get(name) for name in DIRECTORIES) and not any(True for _ in hosts("yarn", self.conf)):
+            return given
         empty = self.directory / "hadoop"
         empty.mkdir(parents=True, exist_ok=True)
-        return {DIRECTORIES[0]: str(empty)}
+        return {**chosen(given, [USER]), DIRECTORIES[0]: str(empty)}
 
     def before_session(self, gateway: Any) -> None:
         """Ask the ResourceManager for its nodes, before Spark uploads anything. Raises ConfigError if it has none."""

@@ -8,6 +8,7 @@ import pytest
 
 from destination_s3_spark.config.config import Config, Spark
 from destination_s3_spark.config.spark_conf import hosts, is_own_cluster
+from destination_s3_spark.config.spark_properties import ALLOWED
 from destination_s3_spark.errors import ConfigError
 from unit_tests.cases import each
 
@@ -189,6 +190,12 @@ def test_memory_with_which_spark_does_not_start_is_refused() -> None:
         "spark.yarn.dist.files",
         "spark.yarn.appMasterEnv.PYTHONPATH",
         "spark.yarn.populateHadoopClasspath",
+        "spark.local.dir",
+        "spark.dynamicAllocation.testing",
+        "spark.cleaner.referenceTracking.cleanCheckpoints",
+        "spark.kubernetes.executor.disableConfigMap",
+        "spark.network.crypto.cipher",
+        "spark.hadoop.yarn.resourcemanager.configuration.provider-class",
         "spark.nothing.of.ours",
         "hadoop.fs.something",
         "master",
@@ -221,7 +228,6 @@ def test_what_spark_would_read_as_another_key_is_refused(key: str) -> None:
         "spark.kubernetes.executor.volumes.emptyDir.spark-local-dir-1.mount.path",
         "spark.kubernetes.namespace",
         "spark.kubernetes.executor.label.app.kubernetes.io/name",
-        "spark.local.dir",
         "spark.memory.fraction",
         "spark.network.crypto.enabled",
         "spark.network.timeout",
@@ -235,7 +241,7 @@ def test_what_spark_would_read_as_another_key_is_refused(key: str) -> None:
     ],
 )
 def test_properties_of_size_network_and_place_pass(key: str) -> None:
-    assert parse({"conf": {key: "x"}}).conf == {key: "x"}
+    assert parse({"master": CLUSTER, "conf": {key: "x"}}).conf == {key: "x"}
 
 
 @each(
@@ -286,6 +292,87 @@ def test_jars_come_from_the_clusters_own_file_system_alone() -> None:
     for path in ("/spark/jars.zip", "file:///spark/jars.zip", "s3a://lake/jars.zip", "local:/jars.zip"):
         assert "`spark.yarn.archive` must be a path in the cluster's file system" in refusal({"conf": {"spark.yarn.archive": path}})
     assert [host for _, host in hosts("yarn", {"spark.yarn.archive": "hdfs://name-node:8020/jars.zip"})] == ["name-node"]
+
+
+CLUSTER = "spark://host:7077"
+SUBSTITUTED = "${env:AWS_SECRET_ACCESS_KEY}"
+
+
+@each("key", [name for _, names in ALLOWED for name in names])
+@each("value", [SUBSTITUTED, "x${system:user.home}", "${spark.other}", "${env.NAME:-default}", "${", "$${x}"])
+def test_no_value_has_another_one_put_in(key: str, value: str) -> None:
+    key = key.replace("*", "x")
+    message = refusal({"master": CLUSTER, "conf": {key: value}})
+
+    assert f"spark.conf: `{key}` holds ${{, for which Spark would put in a variable of this machine" in message
+    assert value.replace("${", "") == "" or value not in message
+
+
+@each(
+    "options",
+    [
+        {"master": f"spark://{SUBSTITUTED}:7077"},
+        {"master": f"k8s://https://{SUBSTITUTED}"},
+        {"master": CLUSTER, "authenticate_secret": SUBSTITUTED},
+        {"master": "k8s://https://host", "kubernetes_token": SUBSTITUTED},
+    ],
+)
+def test_no_other_option_has_one_put_in_either(options: dict[str, Any]) -> None:
+    message = refusal(options)
+
+    assert f"spark.{list(options)[-1]}: " in message
+    assert "AWS_SECRET" not in message
+
+
+def test_the_directory_of_the_spool_has_none_put_in() -> None:
+    needed = {"s3_bucket_name": "lake", "s3_bucket_path": "", "s3_bucket_region": "", "format": {"format_type": "Parquet"}}
+    with pytest.raises(ConfigError, match=r"batching\.spool_dir: must not hold \$\{"):
+        Config.parse({**needed, "batching": {"spool_dir": "/tmp/${env:HOME}"}})
+
+
+@each(
+    "key",
+    [
+        "spark.authenticate",
+        "spark.authenticate.enableSaslEncryption",
+        "spark.blockManager.port",
+        "spark.driver.bindAddress",
+        "spark.driver.blockManager.port",
+        "spark.driver.host",
+        "spark.driver.port",
+        "spark.port.maxRetries",
+        "spark.ui.enabled",
+        "spark.ui.port",
+        "spark.ui.reverseProxy",
+    ],
+)
+@each("master", ["local", "local[*]", "local[2]"])
+def test_what_opens_sparks_ports_is_refused_inside_the_connector_alone(master: str, key: str) -> None:
+    assert parse({"master": CLUSTER, "conf": {key: "x"}}).conf == {key: "x"}
+    message = refusal({"master": master, "conf": {key: "true"}})
+    assert f"spark.conf: `{key}` is for clusters: inside the connector, Spark's ports are bound to this machine" in message
+
+
+@each(
+    ("key", "value"),
+    [
+        ("spark.kubernetes.namespace", ".."),
+        ("spark.kubernetes.namespace", "a/b"),
+        ("spark.kubernetes.namespace", "a%2Fb"),
+        ("spark.kubernetes.driver.pod.name", ".."),
+        ("spark.kubernetes.driver.pod.name", "a/../b"),
+    ],
+)
+def test_names_towards_the_api_server_are_names(key: str, value: str) -> None:
+    assert f"`{key}` must be a name in Kubernetes" in refusal({"master": "k8s://https://host", "conf": {key: value}})
+    assert parse({"master": "k8s://https://host", "conf": {key: "shop-1"}})
+
+
+@each("key", ["spark.hadoop.fs.defaultFS", "spark.yarn.stagingDir", "spark.yarn.archive"])
+@each("value", ["file:///tmp", "s3a://lake/x", "local:/x", "http://host/"])
+def test_hadoops_files_are_on_the_cluster(key: str, value: str) -> None:
+    assert f"`{key}` must be a path in the cluster's file system" in refusal({"master": "yarn", "conf": {key: value}})
+    assert parse({"master": "yarn", "conf": {key: "hdfs://name-node:8020/x"}})
 
 
 def test_properties_are_lines_as_in_spark_defaults() -> None:

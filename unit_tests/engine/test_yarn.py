@@ -42,7 +42,7 @@ def test_a_directory_of_hadoops_files_counts(tmp_path: Path) -> None:
     manager = yarn(tmp_path, {}, {"YARN_CONF_DIR": "/etc/hadoop"})
     try_all(manager)
 
-    assert manager.environment() == {}
+    assert manager.environment() == {"YARN_CONF_DIR": "/etc/hadoop"}
     assert "spark.driver.host" not in manager.properties()
 
 
