@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -73,9 +73,18 @@ def recorded_stream(of: StreamId, schema: Mapping[str, Any], generation: int) ->
     return stream, _declared(from_event(schema))
 
 
-def _order(schema: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return what decides which version of a row stays."""
-    return schema["mode"], schema["primaryKey"], schema["cursor"]
+def _order(stream: Stream) -> tuple[Any, ...]:
+    """Return what decides which version of a row stays. The order of the key's parts does not."""
+    return stream.destination_sync_mode, frozenset(stream.primary_key), stream.cursor_field
+
+
+def in_recorded_order(stream: Stream, recorded: Iterable[Mapping[str, Any] | None]) -> Stream:
+    """Return the stream with the parts of its key in the order of the first recorded schema that has the same parts.
+
+    Catalogs may list them in any order, and files are sorted by the one that was recorded first.
+    """
+    keys = (tuple(tuple(path) for path in schema["primaryKey"]) for schema in recorded if schema is not None)
+    return replace(stream, primary_key=next((key for key in keys if {*key} == {*stream.primary_key}), stream.primary_key))
 
 
 def _declared(schema: TableSchema) -> StreamFields:
@@ -119,8 +128,7 @@ class StreamTable:
             return None
         stream, fields = recorded_stream(self.stream.id, state.schema, state.contents.generation)
         if self._lands_in(state):
-            orders = [(one.destination_sync_mode, one.primary_key, one.cursor_field) for one in (stream, self.stream)]
-            goes_on = orders[0] == orders[1] and self._may_add_to(state)
+            goes_on = _order(stream) == _order(self.stream) and self._may_add_to(state)
         else:
             goes_on = pending is None or not is_published_first(pending, self.session)
         if goes_on or not is_deduplicated(stream):
@@ -195,6 +203,10 @@ class StreamTable:
         the update that rewrites them calls `OpenTable.record_schema`. Raises ConfigError, Fenced or TransientError.
         """
         state = self.restore_schema()
+        of_rows = self.writer.chain.state_of_rows().schema if state.contents.earlier_schema is not None else None
+        return replace(self, stream=in_recorded_order(self.stream, (state.schema, of_rows)))._opened(state)
+
+    def _opened(self, state: TableState) -> OpenTable:
         self._warn_of_mixed_orders(state)
         kept = self._kept()
         self._refuse_adopted(state, kept)
@@ -252,9 +264,10 @@ class StreamTable:
         earlier = state.contents.earlier_schema
         if earlier is None or not earlier.joined or state.schema is None:
             return
-        before, now = (_order(schema) for schema in (self.writer.chain.schema_at(earlier.schema_id)[0], state.schema))
+        schemas = self.writer.chain.schema_at(earlier.schema_id)[0], state.schema
+        before, now = (_order(recorded_stream(self.stream.id, schema, 0)[0]) for schema in schemas)
         runs = [file for file in self.writer.live_files().of(FileKind.DELTA) if (file.schema_id or 0) <= earlier.schema_id]
-        if before != now and runs and before[0] == DestinationSyncMode.APPEND_DEDUP.value:
+        if before != now and runs and before[0] is DestinationSyncMode.APPEND_DEDUP:
             logger.warning(
                 "stream %s: a refresh under another mode, primary key or cursor ended early, and its rows are now among those of the "
                 "table. %s that waited for a merge before it are not merged by the key that they landed under, so older versions may "
