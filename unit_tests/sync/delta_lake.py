@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
-from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.tables.commit.repair import Repair, repair
 from destination_s3_spark.tables.compaction import groups
-from destination_s3_spark.tables.factory import TableFactory
-from destination_s3_spark.tables.stream_table import StreamTable
 from destination_s3_spark.tables.updates import choice
-from unit_tests.sync.inline_lake import InlineLake, line, state, status
-from unit_tests.tables.publishers.delta_readers import Row, expect_rows_of_the_chain
+from unit_tests.lake.lake import Lake
+from unit_tests.lake.messages import EMITTED_AT_MS, JsonObject, complete, records, schema_of, state, stream
+from unit_tests.lake.messages import catalog as catalog_of
+from unit_tests.tables.publishers.delta_readers import DeltaReaders, Row, expect_rows_of_the_chain
 
 ROOT = "lake/users/"
 DATE, MOMENT = {"type": "string", "format": "date"}, {"type": "string", "format": "date-time"}
@@ -36,32 +32,18 @@ PROPERTIES: dict[str, Any] = {
 }
 
 
-class DeltaLake(InlineLake):
+class DeltaLake(Lake):
+    def readers(self) -> DeltaReaders:
+        return DeltaReaders.of_copy(self.settings, ROOT, self.directory)
+
     def check(self, *, filters: bool = True) -> list[Row]:
         return expect_rows_of_the_chain(self.settings, self.raw_config(), "users", ROOT, filters=filters)
 
     def repair(self) -> Repair | None:
-        factory, table = self._found()
-        (found,) = factory.find().tables
-        return repair(factory.store, found, table.writer.publishers, factory.orphans(), factory.started_at)
-
-    def _found(self) -> tuple[TableFactory, StreamTable]:
-        factory = TableFactory(self.config(), S3Store(self.settings), datetime.now(UTC))
-        (found,) = factory.find().tables
-        return factory, factory.of_found(found, factory.publishers(factory.find())[found.stream])
-
-    def raw_config(self) -> dict[str, Any]:
-        keys = self.settings.credentials
-        assert keys is not None
-        return {
-            "s3_bucket_name": self.settings.bucket,
-            "s3_bucket_path": "lake",
-            "s3_bucket_region": self.settings.region,
-            "s3_endpoint": self.settings.endpoint,
-            "access_key_id": keys.access_key_id,
-            "secret_access_key": keys.secret_access_key,
-            "format": self.format,
-        }
+        factory = self.factory()
+        every = factory.find()
+        (found,) = every.tables
+        return repair(self.store, found, factory.publishers(every)[found.stream], factory.orphans(), factory.started_at)
 
 
 def join_every_third_file(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,20 +51,6 @@ def join_every_third_file(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (groups, choice):
         monkeypatch.setattr(module, "LEAST_FILES", 3)
     monkeypatch.setattr(groups, "GROWTH", 1)
-
-
-def catalog(properties: Mapping[str, Any] = PROPERTIES, mode: str = "append", generation: int = 1, minimum: int = 0) -> Catalog:
-    stream = {
-        "stream": {"name": "users", "json_schema": {"type": "object", "properties": properties}, "supported_sync_modes": []},
-        "sync_mode": "incremental",
-        "destination_sync_mode": mode,
-        "primary_key": [["id"]],
-        "cursor_field": [],
-        "generation_id": generation,
-        "minimum_generation_id": minimum,
-        "sync_id": generation,
-    }
-    return parse_catalog(json.dumps({"streams": [stream]}).encode())
 
 
 def person(number: int, **more: Any) -> dict[str, Any]:
@@ -104,9 +72,10 @@ def person(number: int, **more: Any) -> dict[str, Any]:
     }
 
 
-def records(people: Iterable[Mapping[str, Any]], emitted_at: int = 1_700_000_000_123) -> bytes:
-    return b"".join(line({"type": "RECORD", "record": {"stream": "users", "emitted_at": emitted_at, "data": data}}) for data in people)
+def catalog(properties: Mapping[str, Any] = PROPERTIES, mode: str = "append", generation: int = 1, minimum: int = 0) -> JsonObject:
+    ids: dict[str, Any] = {"generation": generation, "minimum_generation": minimum, "sync_id": generation}
+    return catalog_of(stream(schema=schema_of(properties), mode=mode, key="id", **ids))
 
 
-def sync(lake: InlineLake, chosen: Catalog, people: Iterable[Mapping[str, Any]], emitted_at: int = 1_700_000_000_123) -> None:
-    lake.sync(chosen, [records(people, emitted_at), state(1), status("COMPLETE")])
+def sync(lake: Lake, chosen: JsonObject, people: Iterable[Mapping[str, Any]], emitted_at: int = EMITTED_AT_MS) -> None:
+    lake.sync(chosen, [records(people, emitted_at=emitted_at), state(1), complete()])

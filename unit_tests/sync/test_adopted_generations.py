@@ -139,7 +139,6 @@ def test_a_refresh_without_records_replaces_them_in_the_first_sync(lake: Lake, m
     assert own_rows(lake) == 1
 
 
-@pytest.mark.slow
 def test_a_deduplicated_table_cannot_go_on_with_the_refresh(lake: Lake) -> None:
     for _ in range(2):
         with pytest.raises(ConfigError, match=rf"2 files .* \(generation 5\), from '{ACKNOWLEDGED[0]}'.*Run a new refresh"):

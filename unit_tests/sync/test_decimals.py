@@ -17,7 +17,6 @@ import pytest
 
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.storage.settings import S3Settings
-from unit_tests.examples import quick_first
 from unit_tests.lake.lake import Lake
 from unit_tests.lake.messages import JsonObject, catalog, schema_of, state, status, stream
 
@@ -124,8 +123,8 @@ def test_text_stays_as_it_was_sent(lake: Lake) -> None:
     assert [str(row["price"]) for row in rows(lake)] == ["1.50500000000000000001", "1E+99"]
 
 
-@pytest.mark.parametrize("options", quick_first([PARQUET, AVRO, JSONL]), ids=lambda options: options["format_type"])
-@pytest.mark.parametrize("raw_tables", quick_first([True, False]))
+@pytest.mark.parametrize("options", [PARQUET, AVRO, JSONL], ids=lambda options: options["format_type"])
+@pytest.mark.parametrize("raw_tables", [True, False])
 def test_keys_are_numbers(lake: Lake, options: dict[str, Any], raw_tables: bool) -> None:
     lake.format, lake.options = options, prices(12, 2, raw_tables=raw_tables)
     catalog = items("append_dedup", key="price")
@@ -172,7 +171,7 @@ def test_a_column_that_becomes_a_decimal_is_recovered_and_found_again(lake: Lake
     assert values == {1: {base: 0.1}, 2: {ten: Decimal("0.10")}, 3: {twelve: Decimal("0.10")}, 4: {base: 0.2}, 5: {ten: Decimal("0.20")}}
 
 
-@pytest.mark.parametrize("mode", quick_first(["append", "append_dedup"]))
+@pytest.mark.parametrize("mode", ["append", "append_dedup"])
 def test_a_rewritten_column_is_typed_again_from_the_records(lake: Lake, mode: str) -> None:
     lake.options = {"tables": {"schema_change": "rewrite"}}
     sync(lake, ['"id":1,"price":123456789012345678.05', '"id":2,"price":1.005', '"id":3,"price":1e30'], items(mode))

@@ -48,7 +48,6 @@ def test_scattered_changes_rewrite_only_the_files_they_are_in(lake: Lake) -> Non
     assert sum(file.rows for file in after.values()) == 400
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("small_files")
 def test_keys_that_only_differ_far_behind_the_recorded_bounds_are_all_kept(lake: Lake) -> None:
     lake.format = {"format_type": "JSONL"}
@@ -106,7 +105,6 @@ def test_a_changed_type_of_the_key_drops_tombstones_with_a_warning(lake: Lake, c
     assert lake.live(FileKind.TOMBSTONE) == ()
 
 
-@pytest.mark.slow
 def test_more_runs_than_a_task_can_hold_are_combined_first_and_arrival_still_decides(lake: Lake) -> None:
     lake.merge_budget_bytes = 1
     lake.limits = Limits(batch_bytes=100, age_s=900, spool_bytes=100)

@@ -147,7 +147,6 @@ def run(lake: Lake, command: str) -> int:
     return operator_command([command, "--config", str(lake.directory / "config.json")])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("forgery", HINTS)
 def test_a_forged_hint_is_no_way_to_other_objects(lake: Lake, forgery: str) -> None:
     others = Others(lake)
@@ -180,7 +179,6 @@ SEEDS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("forgery", SEEDS)
 def test_a_chain_from_nothing_owns_nothing_of_others(lake: Lake, forgery: str, capsys: pytest.CaptureFixture[str]) -> None:
     stream, fields = SEEDS[forgery]

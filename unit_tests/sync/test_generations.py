@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -17,11 +15,11 @@ import pytest
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.errors import ConfigError, TransientError
-from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.storage.s3 import S3Store
-from destination_s3_spark.storage.settings import S3Settings
+from unit_tests.lake.lake import Lake
+from unit_tests.lake.messages import JsonObject, record, state, status, stream
+from unit_tests.lake.messages import catalog as catalog_of
 from unit_tests.places import table_of
-from unit_tests.sync.inline_lake import InlineLake, line, state, status
 
 APPEND, DEDUP, OVERWRITE = "append", "append_dedup", "overwrite"
 SEQUENCES = 60
@@ -135,36 +133,25 @@ class Meaning:
             self.waiting = []
 
 
-def catalog(parts: Sequence[tuple[str, Step]], number: int, schema: dict[str, Any] = SCHEMA) -> Catalog:
-    streams = [
-        {
-            "stream": {"name": name, "json_schema": schema, "supported_sync_modes": ["full_refresh"]},
-            "sync_mode": "full_refresh",
-            "destination_sync_mode": step.mode,
-            "primary_key": [["id"]],
-            "cursor_field": [],
-            "generation_id": step.generation,
-            "minimum_generation_id": step.minimum,
-            "sync_id": number,
-        }
-        for name, step in parts
-    ]
-    return parse_catalog(json.dumps({"streams": streams}).encode())
+def catalog(parts: Sequence[tuple[str, Step]], number: int, schema: dict[str, Any] = SCHEMA) -> JsonObject:
+    def described(name: str, step: Step) -> JsonObject:
+        ids: dict[str, Any] = {"generation": step.generation, "minimum_generation": step.minimum, "sync_id": number}
+        return stream(name, schema=schema, mode=step.mode, key="id", **ids)
+
+    return catalog_of(*(described(*part) for part in parts))
 
 
 def messages(parts: Iterable[tuple[str, Step]], number: int) -> Iterator[bytes]:
     for name, step in parts:
         for one in sent(number) if step.sends else []:
-            record = {"stream": name, "emitted_at": 1000 * number, "data": {"id": one, "round": number}}
-            yield line({"type": "RECORD", "record": record})
+            yield record({"id": one, "round": number}, name, emitted_at=1000 * number)
         yield state(number, name)
         if not step.complete:
-            lost = {"stream": name, "emitted_at": 1000 * number, "data": {"id": -1, "round": number}}
-            yield line({"type": "RECORD", "record": lost})
+            yield record({"id": -1, "round": number}, name, emitted_at=1000 * number)
         yield status("COMPLETE" if step.complete else "INCOMPLETE", name)
 
 
-def shown(lake: InlineLake, names: Iterable[str]) -> dict[str, list[tuple[Any, ...]]]:
+def shown(lake: Lake, names: Iterable[str]) -> dict[str, list[tuple[Any, ...]]]:
     store, found = S3Store(lake.settings), {name: list[tuple[Any, ...]]() for name in names}
     for one in store.list("lake/"):
         name = one.key.split("/")[1]
@@ -174,7 +161,7 @@ def shown(lake: InlineLake, names: Iterable[str]) -> dict[str, list[tuple[Any, .
     return {name: sorted(rows) for name, rows in found.items()}
 
 
-def check(lake: InlineLake, cases: Sequence[Sequence3]) -> None:
+def check(lake: Lake, cases: Sequence[Sequence3]) -> None:
     """Run the sequences side by side, each a stream of its own, and compare after each sync."""
     meanings = {f"s{number:05}": Meaning() for number in range(len(cases))}
     wrong: dict[str, str] = {}
@@ -219,13 +206,7 @@ NAMED: list[Sequence3] = [
 ]
 
 
-@pytest.fixture
-def lake(s3_settings: S3Settings, tmp_path: Path) -> InlineLake:
-    return InlineLake(s3_settings, tmp_path)
-
-
-@pytest.mark.slow
-def test_rows_below_the_minimum_go_and_those_of_the_generation_stay(lake: InlineLake) -> None:
+def test_rows_below_the_minimum_go_and_those_of_the_generation_stay(lake: Lake) -> None:
     check(lake, NAMED)
 
     for number, case in enumerate(NAMED):
@@ -236,11 +217,11 @@ def test_rows_below_the_minimum_go_and_those_of_the_generation_stay(lake: Inline
         assert (contents.pending, live.dropped) == (None, ())
 
 
-def one(lake: InlineLake, step: Step, number: int, schema: dict[str, Any] = SCHEMA) -> None:
+def one(lake: Lake, step: Step, number: int, schema: dict[str, Any] = SCHEMA) -> None:
     lake.sync(catalog([("users", step)], number, schema), messages([("users", step)], number))
 
 
-def test_without_a_raw_table_files_of_the_generation_stay_as_they_are(lake: InlineLake) -> None:
+def test_without_a_raw_table_files_of_the_generation_stay_as_they_are(lake: Lake) -> None:
     lake.options = {"tables": {"raw_tables": False}}
     for number, step in enumerate((of(APPEND, 1), of(APPEND, 2), of(APPEND, 2, 2)), start=1):
         one(lake, step, number)
@@ -248,7 +229,7 @@ def test_without_a_raw_table_files_of_the_generation_stay_as_they_are(lake: Inli
     assert shown(lake, ["users"])["users"] == [(1, 2), (1, 3), (12, 2), (12, 2), (13, 3), (13, 3)]
 
 
-def test_merged_rows_of_two_generations_need_the_raw_table_to_be_told_apart(lake: InlineLake) -> None:
+def test_merged_rows_of_two_generations_need_the_raw_table_to_be_told_apart(lake: Lake) -> None:
     lake.options = {"tables": {"raw_tables": False}}
     one(lake, of(DEDUP, 1), 1)
     one(lake, of(DEDUP, 2), 2)
@@ -262,7 +243,7 @@ def test_merged_rows_of_two_generations_need_the_raw_table_to_be_told_apart(lake
 
 
 @pytest.mark.parametrize("merges", [False, True])
-def test_rows_that_another_sync_completed_stay_with_a_warning(lake: InlineLake, caplog: pytest.LogCaptureFixture, *, merges: bool) -> None:
+def test_rows_that_another_sync_completed_stay_with_a_warning(lake: Lake, caplog: pytest.LogCaptureFixture, *, merges: bool) -> None:
     step = of(DEDUP if merges else APPEND, 1, 1)
     one(lake, step, 7)
     one(lake, step, 7)
@@ -276,7 +257,7 @@ def test_rows_that_another_sync_completed_stay_with_a_warning(lake: InlineLake, 
 
 
 @pytest.mark.parametrize("mode", [APPEND, DEDUP])
-def test_rows_that_stay_take_the_types_of_the_refresh(lake: InlineLake, mode: str) -> None:
+def test_rows_that_stay_take_the_types_of_the_refresh(lake: Lake, mode: str) -> None:
     as_text = {"type": "object", "properties": {"id": {"type": "integer"}, "round": {"type": "string"}}}
     one(lake, of(mode, 1), 1)
     one(lake, of(mode, 2), 2)
@@ -286,6 +267,5 @@ def test_rows_that_stay_take_the_types_of_the_refresh(lake: InlineLake, mode: st
     assert shown(lake, ["users"])["users"] == (merged if mode == DEDUP else appended)
 
 
-@pytest.mark.slow
-def test_any_three_syncs_show_what_their_generations_mean(lake: InlineLake) -> None:
+def test_any_three_syncs_show_what_their_generations_mean(lake: Lake) -> None:
     check(lake, random.Random(SEED).sample(list(sequences()), SEQUENCES))

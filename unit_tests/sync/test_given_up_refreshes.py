@@ -118,9 +118,9 @@ def test_inspect_says_what_is_held_back(lake: Lake) -> None:
     assert before.exit_code == 0
     assert "Held back:\nusers: 1 row held back, which accept publishes and discard drops\n" in before.text
     assert lake.connector().run("discard").exit_code == 0
-    before = lake.connector().run("inspect")
-    assert before.exit_code == 0
-    assert "Held back" not in before.text
+    after = lake.connector().run("inspect")
+    assert after.exit_code == 0
+    assert "Held back" not in after.text
 
 
 def test_with_fail_a_discarded_refresh_changes_no_type(lake: Lake) -> None:

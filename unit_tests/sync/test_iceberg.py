@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,33 +9,31 @@ from typing import Any
 import pytest
 from pyiceberg.exceptions import NoSuchTableError
 
-from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.storage.settings import S3Settings
-from unit_tests.sync.inline_lake import InlineLake, records, state, status
+from unit_tests.lake.lake import Lake
+from unit_tests.lake.messages import JsonObject, schema_of, state, status, stream, users
+from unit_tests.lake.messages import catalog as catalog_of
 from unit_tests.tables.publishers.iceberg.lake import reader
 
 NAME = ("default", "users")
 
 
-def lake(settings: S3Settings, directory: Path, **format_options: Any) -> InlineLake:
+def lake(settings: S3Settings, directory: Path, **format_options: Any) -> Lake:
     iceberg = {"type": "sql", "database_uri": f"sqlite:///{directory}/catalog.db", "catalog_name": "lake"}
-    return InlineLake(settings, directory, options={"publish": {"iceberg": iceberg}}, format={"format_type": "Parquet", **format_options})
+    return Lake(settings, directory, options={"publish": {"iceberg": iceberg}}, format={"format_type": "Parquet", **format_options})
 
 
-def catalog(mode: str, generation: int = 1, minimum: int = 0, **columns: Any) -> Catalog:
-    properties = {"id": {"type": "integer"}, **columns}
-    stream = {"name": "users", "json_schema": {"type": "object", "properties": properties}, "supported_sync_modes": []}
-    ids = {"generation_id": generation, "minimum_generation_id": minimum, "sync_id": generation}
-    configured = {"stream": stream, "sync_mode": "incremental", "destination_sync_mode": mode, "primary_key": [["id"]], **ids}
-    return parse_catalog(json.dumps({"streams": [configured]}).encode())
+def catalog(mode: str, generation: int = 1, minimum: int = 0, **columns: Any) -> JsonObject:
+    ids: dict[str, Any] = {"generation": generation, "minimum_generation": minimum, "sync_id": generation}
+    return catalog_of(stream(schema=schema_of({"id": {"type": "integer"}, **columns}), mode=mode, key="id", **ids))
 
 
-def shown(lake: InlineLake, condition: str = "id >= 0") -> list[int]:
+def shown(lake: Lake, condition: str = "id >= 0") -> list[int]:
     found = reader(lake.directory, lake.settings).load_table(NAME).scan(condition).to_arrow()
     return sorted(found["id"].to_pylist())
 
 
-def opened(lake: InlineLake, condition: str) -> int:
+def opened(lake: Lake, condition: str) -> int:
     """The number of files that a reader opens for a condition."""
     table = reader(lake.directory, lake.settings).load_table(NAME)
     return sum(1 for _ in table.scan(condition).plan_files())
@@ -47,26 +44,26 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @pytest.mark.parametrize("mode", ["append", "append_dedup"])
-def test_every_sync_mode_shows_its_rows(mode: str, s3_settings: S3Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    made = lake(s3_settings, tmp_path)
+def test_every_sync_mode_shows_its_rows(mode: str, served_settings: S3Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    made = lake(served_settings, tmp_path)
     for ids in (range(10), range(5, 15)):
-        made.sync(catalog(mode), [records(ids), state(1), status("COMPLETE")])
+        made.sync(catalog(mode), [*users(ids), state(1), status("COMPLETE")])
     every = [*range(15)] if mode == "append_dedup" else sorted([*range(10), *range(5, 15)])
-    assert shown(made) == every == made.ids()
+    assert shown(made) == every == made.ids_in_folder()
     assert shown(made, "_airbyte_extracted_at >= '1970-01-01T00:00:00+00:00'") == every
     assert (opened(made, "id = 12"), opened(made, "id = 20")) == (1, 0), "files are skipped by their statistics"
 
-    made.sync(catalog(mode, 2, 2), [records(range(3)), state(1), status("COMPLETE")])
+    made.sync(catalog(mode, 2, 2), [*users(range(3)), state(1), status("COMPLETE")])
     assert shown(made) == [0, 1, 2]
     made.sync(catalog(mode, 2, 2), [status("COMPLETE")])
     assert shown(made) == [0, 1, 2]
     assert warnings(caplog) == []
 
 
-def test_a_changed_type_is_shown_in_a_column_of_its_own(s3_settings: S3Settings, tmp_path: Path) -> None:
-    made = lake(s3_settings, tmp_path)
-    made.sync(catalog("append"), [records(range(2)), state(1), status("COMPLETE")])
-    made.sync(catalog("append", id={"type": "string"}), [records(range(2)), state(1), status("COMPLETE")])
+def test_a_changed_type_is_shown_in_a_column_of_its_own(served_settings: S3Settings, tmp_path: Path) -> None:
+    made = lake(served_settings, tmp_path)
+    made.sync(catalog("append"), [*users(range(2)), state(1), status("COMPLETE")])
+    made.sync(catalog("append", id={"type": "string"}), [*users(range(2)), state(1), status("COMPLETE")])
 
     table = reader(made.directory, made.settings).load_table(NAME)
     names = [name for name in table.schema().column_names if name.startswith("id")]
@@ -78,42 +75,42 @@ def test_a_changed_type_is_shown_in_a_column_of_its_own(s3_settings: S3Settings,
 
 @pytest.mark.parametrize("encoding", ["time", "local"])
 def test_times_of_day_are_refused_until_a_refresh_with_integers(
-    encoding: str, s3_settings: S3Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    encoding: str, served_settings: S3Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     opens: dict[str, Any] = {"opens": {"type": "string", "format": "time", "airbyte_type": "time_without_timezone"}}
-    made = lake(s3_settings, tmp_path, time_encoding=encoding)
-    made.sync(catalog("append", **opens), [records(range(2)), state(1), status("COMPLETE")])
+    made = lake(served_settings, tmp_path, time_encoding=encoding)
+    made.sync(catalog("append", **opens), [*users(range(2)), state(1), status("COMPLETE")])
     assert made.acknowledged() != []
     (warning,) = warnings(caplog)
     assert "this one has opens. Set format.time_encoding to int64" in warning
     with pytest.raises(NoSuchTableError):
         shown(made)
 
-    later = lake(s3_settings, tmp_path, time_encoding="int64")
-    later.sync(catalog("append", **opens), [records(range(2, 4)), state(1), status("COMPLETE")])
+    later = lake(served_settings, tmp_path, time_encoding="int64")
+    later.sync(catalog("append", **opens), [*users(range(2, 4)), state(1), status("COMPLETE")])
     assert len(warnings(caplog)) == 2, "the table keeps its encoding"
-    later.sync(catalog("append", 2, 2, **opens), [records(range(3)), state(1), status("COMPLETE")])
+    later.sync(catalog("append", 2, 2, **opens), [*users(range(3)), state(1), status("COMPLETE")])
     assert shown(later) == [0, 1, 2]
     assert len(warnings(caplog)) == 2
 
 
-def test_milliseconds_are_refused_until_a_refresh(s3_settings: S3Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    InlineLake(s3_settings, tmp_path).sync(catalog("append"), [records(range(2)), state(1), status("COMPLETE")])
-    made = lake(s3_settings, tmp_path)
-    made.sync(catalog("append"), [records(range(2, 4)), state(1), status("COMPLETE")])
+def test_milliseconds_are_refused_until_a_refresh(served_settings: S3Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    Lake(served_settings, tmp_path).sync(catalog("append"), [*users(range(2)), state(1), status("COMPLETE")])
+    made = lake(served_settings, tmp_path)
+    made.sync(catalog("append"), [*users(range(2, 4)), state(1), status("COMPLETE")])
     (warning,) = warnings(caplog)
     assert "timestamps in milliseconds" in warning
-    made.sync(catalog("append", 2, 2), [records(range(3)), state(1), status("COMPLETE")])
+    made.sync(catalog("append", 2, 2), [*users(range(3)), state(1), status("COMPLETE")])
     assert shown(made) == [0, 1, 2]
 
 
 def test_a_catalog_that_is_gone_costs_a_warning_and_the_next_sync_catches_up(
-    s3_settings: S3Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    served_settings: S3Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    made = lake(s3_settings, tmp_path)
-    made.sync(catalog("append"), [records(range(2)), state(1), status("COMPLETE")])
-    down = InlineLake(s3_settings, tmp_path, options={"publish": {"iceberg": {"type": "rest", "uri": "http://127.0.0.1:9"}}})
-    down.sync(catalog("append"), [records(range(2, 4)), state(2), status("COMPLETE")])
+    made = lake(served_settings, tmp_path)
+    made.sync(catalog("append"), [*users(range(2)), state(1), status("COMPLETE")])
+    down = Lake(served_settings, tmp_path, options={"publish": {"iceberg": {"type": "rest", "uri": "http://127.0.0.1:9"}}})
+    down.sync(catalog("append"), [*users(range(2, 4)), state(2), status("COMPLETE")])
     assert down.acknowledged() != []
     assert shown(made) == [0, 1]
     (warning,) = warnings(caplog)
@@ -122,27 +119,11 @@ def test_a_catalog_that_is_gone_costs_a_warning_and_the_next_sync_catches_up(
     assert shown(made) == [0, 1, 2, 3]
 
 
-def test_many_tables_are_published_at_once(s3_settings: S3Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    made = lake(s3_settings, tmp_path)
+def test_many_tables_are_published_at_once(served_settings: S3Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    made = lake(served_settings, tmp_path)
     names: Sequence[str] = [f"users_{number}" for number in range(8)]
-    configured = [
-        {
-            "stream": {
-                "name": name,
-                "json_schema": {"type": "object", "properties": {"id": {"type": "integer"}}},
-                "supported_sync_modes": [],
-            },
-            "sync_mode": "incremental",
-            "destination_sync_mode": "append",
-            "generation_id": 1,
-            "minimum_generation_id": 0,
-            "sync_id": 1,
-        }
-        for name in names
-    ]
-    every = parse_catalog(json.dumps({"streams": configured}).encode())
-    blocks = [block for name in names for block in (records(range(3), name), state(1, name), status("COMPLETE", name))]
-    made.sync(every, blocks)
+    blocks = [block for name in names for block in (*users(range(3), name), state(1, name), status("COMPLETE", name))]
+    made.sync(catalog_of(*map(stream, names)), blocks)
 
     found = reader(made.directory, made.settings)
     assert sorted(found.list_tables("default")) == [("default", name) for name in names]

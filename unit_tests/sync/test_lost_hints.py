@@ -15,7 +15,6 @@ from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.runs import footers
-from unit_tests.examples import quick_first
 from unit_tests.lake.lake import Lake
 from unit_tests.lake.messages import catalog, records, schema_of, state, status, stream
 
@@ -48,7 +47,7 @@ def sync(lake: Lake, mode: str, ids: Sequence[int]) -> None:
     lake.sync(described, [records(data, emitted_at=1), state(max(ids)), status("COMPLETE")])
 
 
-@pytest.mark.parametrize("file_format", quick_first(["JSONL", "Parquet"]))
+@pytest.mark.parametrize("file_format", ["JSONL", "Parquet"])
 def test_a_merge_reads_the_keys_of_the_tables_files(file_format: str, s3_settings: S3Settings, tmp_path: Path, read: list[str]) -> None:
     lake = lake_of(s3_settings, tmp_path, file_format)
     kind = FileKind.FINAL if file_format == "Parquet" else FileKind.STATE
@@ -74,7 +73,7 @@ def test_a_merge_reads_the_keys_of_the_tables_files(file_format: str, s3_setting
     assert kept == {key: untouched[key] for key in kept}
 
 
-@pytest.mark.parametrize("mode", quick_first(["append", "append_dedup"]))
+@pytest.mark.parametrize("mode", ["append", "append_dedup"])
 def test_a_publisher_reads_the_statistics_of_the_files_that_it_adds(
     mode: str, s3_settings: S3Settings, tmp_path: Path, read: list[str]
 ) -> None:
@@ -106,7 +105,6 @@ def statistics(lake: Lake) -> dict[str, Any]:
     return {action["add"]["path"]: json.loads(action["add"]["stats"]) for action in actions if "add" in action}
 
 
-@pytest.mark.slow
 def test_a_hint_that_grows_too_large_leaves_statistics_out_first_then_keys_then_files(
     s3_settings: S3Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

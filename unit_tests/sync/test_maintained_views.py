@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from destination_s3_spark.errors import TransientError
-from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
-from unit_tests.sync.delta_lake import PROPERTIES, ROOT, DeltaLake, catalog, join_every_third_file, person, records, sync
-from unit_tests.sync.inline_lake import state, status
+from unit_tests.lake.messages import records, state, status
+from unit_tests.sync.delta_lake import PROPERTIES, ROOT, DeltaLake, catalog, join_every_third_file, person, sync
 from unit_tests.tables.publishers.delta_readers import Row
 from unit_tests.tables.publishers.iceberg.lake import reader
 
@@ -36,13 +35,13 @@ class ViewedLake(DeltaLake):
 
 
 @pytest.fixture
-def lake(s3_settings: S3Settings, tmp_path: Path) -> ViewedLake:
+def lake(served_settings: S3Settings, tmp_path: Path) -> ViewedLake:
     iceberg = {"type": "sql", "database_uri": f"sqlite:///{tmp_path}/catalog.db", "catalog_name": "lake"}
-    return ViewedLake(s3_settings, tmp_path, options={"publish": {"delta": True, "iceberg": iceberg}})
+    return ViewedLake(served_settings, tmp_path, options={"publish": {"delta": True, "iceberg": iceberg}})
 
 
 def data_files(lake: ViewedLake) -> set[str]:
-    found = {found.key.removeprefix(ROOT) for found in S3Store(lake.settings).list(ROOT)}
+    found = {found.key.removeprefix(ROOT) for found in lake.store.list(ROOT)}
     return {key for key in found if "/" not in key}
 
 
@@ -57,7 +56,6 @@ def test_after_a_rebuild(lake: ViewedLake, mode: str) -> None:
     assert lake.ids_viewed() == list(range(9))
 
 
-@pytest.mark.slow
 @MODES
 def test_after_a_rebuild_of_a_table_whose_last_sync_failed(lake: ViewedLake, mode: str) -> None:
     sync(lake, catalog(mode=mode), map(person, range(4)))
@@ -84,11 +82,9 @@ DAMAGES: dict[str, Callable[[ViewedLake], None]] = {
 
 
 def _delete(lake: ViewedLake, prefix: str) -> None:
-    store = S3Store(lake.settings)
-    store.delete([found.key for found in store.list(prefix)])
+    lake.store.delete([found.key for found in lake.store.list(prefix)])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_after_a_repair(lake: ViewedLake, damage: str) -> None:
     sync(lake, catalog(), map(person, range(4)))

@@ -8,7 +8,6 @@ from datetime import UTC, date, datetime
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-import deltalake
 import duckdb
 import polars as pl
 import pyarrow.dataset as ds
@@ -17,11 +16,10 @@ import pytest
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.schema.partitioning import NULL_PARTITION
 from destination_s3_spark.storage.credentials import arrow_filesystem
-from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from unit_tests.conftest import S3Proxy
-from unit_tests.sync.inline_lake import InlineLake
-from unit_tests.sync.partitioned_lake import DAILY, HOURLY, catalog, chain, finals, messages, partitioned, record, rows_of
+from unit_tests.lake.lake import Lake
+from unit_tests.sync.partitioned_lake import DAILY, HOURLY, catalog, messages, partitioned, record, rows_of
 from unit_tests.tables.publishers.delta_readers import DeltaReaders
 from unit_tests.tables.publishers.iceberg.lake import reader
 
@@ -35,18 +33,18 @@ def daily(number: int) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def lake(make_bucket: Callable[[], S3Settings], tmp_path_factory: pytest.TempPathFactory) -> InlineLake:
+def lake(make_served_bucket: Callable[[], S3Settings], tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """Eighty rows on seven days and on none, in sixteen files, as folders and as a Delta table."""
     options = {**partitioned(DAILY, compaction="off"), "publish": {"delta": True}}
-    lake = InlineLake(make_bucket(), tmp_path_factory.mktemp("lake"), options=options)
+    lake = Lake(make_served_bucket(), tmp_path_factory.mktemp("lake"), options=options)
     for sync in range(2):
         lake.sync(catalog(sync=sync + 1), messages(map(daily, range(40 * sync, 40 * sync + 40))))
-    assert len(finals(lake)) == 16
+    assert len(lake.live(FileKind.FINAL)) == 16
     return lake
 
 
 @pytest.fixture
-def proxied(lake: InlineLake, s3_proxy: S3Proxy) -> S3Settings:
+def proxied(lake: Lake, s3_proxy: S3Proxy) -> S3Settings:
     return replace(lake.settings, endpoint=s3_proxy.endpoint)
 
 
@@ -62,11 +60,11 @@ def opened(s3_proxy: S3Proxy) -> Opened:
     return found
 
 
-def everywhere(lake: InlineLake) -> set[str]:
-    return {file.partition or "" for file in finals(lake)}
+def everywhere(lake: Lake) -> set[str]:
+    return {file.partition or "" for file in lake.live(FileKind.FINAL)}
 
 
-def test_arrow_and_duckdb_skip_folders(lake: InlineLake, proxied: S3Settings, opened: Opened) -> None:
+def test_arrow_and_duckdb_skip_folders(lake: Lake, proxied: S3Settings, opened: Opened) -> None:
     # DuckDB has no extension for S3 here; it pushes its filters into the dataset, whose partitions are the folders'.
     partitioning = ds.partitioning(flavor="hive")
     files = ds.dataset(  # noqa: F841 - DuckDB finds it by its name
@@ -79,9 +77,9 @@ def test_arrow_and_duckdb_skip_folders(lake: InlineLake, proxied: S3Settings, op
     assert duckdb.execute("SELECT count(*), count(at_day) FROM files").fetchall() == [(80, 70)]
 
 
-def test_duckdb_skips_folders_of_a_glob(lake: InlineLake, tmp_path: Any) -> None:
-    store = S3Store(lake.settings)
-    for file in finals(lake):
+def test_duckdb_skips_folders_of_a_glob(lake: Lake, tmp_path: Any) -> None:
+    store = lake.store
+    for file in lake.live(FileKind.FINAL):
         path = tmp_path / file.key
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(store.get(file.key))
@@ -93,7 +91,7 @@ def test_duckdb_skips_folders_of_a_glob(lake: InlineLake, tmp_path: Any) -> None
     assert duckdb.execute(f"SELECT count(*), count(at_day) FROM {glob}").fetchall() == [(80, 70)]
 
 
-def test_polars_skips_folders(lake: InlineLake, proxied: S3Settings, opened: Opened) -> None:
+def test_polars_skips_folders(lake: Lake, proxied: S3Settings, opened: Opened) -> None:
     options = DeltaReaders.on_s3(proxied, "").options
     frame = pl.scan_parquet(f"s3://{proxied.bucket}/lake/users/*/*.parquet", hive_partitioning=True, storage_options=options)
     schema = frame.collect_schema()
@@ -105,7 +103,7 @@ def test_polars_skips_folders(lake: InlineLake, proxied: S3Settings, opened: Ope
     assert frame.select("id").collect().height == 80
 
 
-def test_delta_readers_skip_partitions(lake: InlineLake, proxied: S3Settings, opened: Opened) -> None:
+def test_delta_readers_skip_partitions(lake: Lake, proxied: S3Settings, opened: Opened) -> None:
     readers = DeltaReaders.on_s3(proxied, "lake/users/")
     table = readers.table()
     assert table.metadata().partition_columns == ["at_day"]
@@ -146,13 +144,13 @@ def test_delta_values_of_each_transform(
     column: str, transform: str, values: list[Any], found: list[Any], s3_settings: S3Settings, tmp_path: Any
 ) -> None:
     options = {**partitioned({"stream": "*", "column": column, "transform": transform, "name": "part"}), "publish": {"delta": True}}
-    lake = InlineLake(s3_settings, tmp_path, options=options)
+    lake = Lake(s3_settings, tmp_path, options=options)
     at = {"type": "string", "format": "date-time", "airbyte_type": "timestamp_with_timezone"}
     kinds = {"id": {"type": "integer"}, "at": at, "kind": {"type": "string"}, "flag": {"type": "boolean"}}
     schema = {"type": "object", "properties": {**kinds, "on": {"type": "string", "format": "date"}}}
     records = [{"id": number, column: value} for number, value in enumerate(values)]
     lake.sync(catalog(schema=schema), messages(records))
-    readers = DeltaReaders.on_s3(s3_settings, "lake/users/")
+    readers = DeltaReaders.of_copy(s3_settings, "lake/users/", tmp_path)
     table = readers.table().to_pyarrow_table()
     seen = list(zip(table[column].to_pylist(), table["part"].to_pylist(), strict=True))
     given = table[column].to_pylist()
@@ -169,24 +167,26 @@ def test_delta_values_of_each_transform(
     assert sorted(map(str, polars["part"].to_list())) == sorted(map(str, found))
 
 
-@pytest.mark.slow
 def test_a_delta_log_follows_a_refresh_with_other_partitions(s3_settings: S3Settings, tmp_path: Any) -> None:
-    lake = InlineLake(s3_settings, tmp_path, options={**partitioned(), "publish": {"delta": True}})
+    lake = Lake(s3_settings, tmp_path, options={**partitioned(), "publish": {"delta": True}})
     lake.sync(catalog(), messages(map(daily, range(16))))
-    readers = DeltaReaders.on_s3(s3_settings, "lake/users/")
-    assert readers.table().metadata().partition_columns == []
+
+    def readers() -> DeltaReaders:
+        return DeltaReaders.of_copy(s3_settings, "lake/users/", tmp_path)
+
+    assert readers().table().metadata().partition_columns == []
     lake.options = {**partitioned(DAILY), "publish": {"delta": True}}
     lake.sync(catalog(sync=2), messages(map(daily, range(16, 24))))
-    assert readers.table().metadata().partition_columns == []
+    assert readers().table().metadata().partition_columns == []
     lake.sync(catalog(sync=3, generation=2, minimum=2), messages(map(daily, range(32))))
-    assert readers.table().metadata().partition_columns == ["at_day"]
-    assert readers.values() == list(range(32))
+    assert readers().table().metadata().partition_columns == ["at_day"]
+    assert readers().values() == list(range(32))
     for sync in range(4, 19):  # over a checkpoint and a compaction
         lake.sync(catalog(sync=sync, generation=2), messages(map(daily, range(8 * sync, 8 * sync + 8))))
-    assert len(finals(lake)) == 8
-    assert readers.values() == [*range(32), *range(32, 152)]
-    assert deltalake.DeltaTable(readers.uri, storage_options=readers.options).to_pyarrow_table()["at_day"].null_count == 19
-    assert {file.partition for file in chain(lake).live_files().of(FileKind.FINAL)} >= {DAY, NULL_PARTITION}
+    assert len(lake.live(FileKind.FINAL)) == 8
+    assert readers().values() == [*range(32), *range(32, 152)]
+    assert readers().table().to_pyarrow_table()["at_day"].null_count == 19
+    assert {file.partition for file in lake.live(FileKind.FINAL)} >= {DAY, NULL_PARTITION}
 
 
 ICEBERG_CASES: list[tuple[str, str, Callable[[Any], Any]]] = [
@@ -202,11 +202,16 @@ ICEBERG_CASES: list[tuple[str, str, Callable[[Any], Any]]] = [
 
 @pytest.mark.parametrize(("column", "transform", "expected"), ICEBERG_CASES)
 def test_iceberg_hides_the_partitions(
-    column: str, transform: str, expected: Callable[[Any], Any], s3_settings: S3Settings, tmp_path: Any, caplog: pytest.LogCaptureFixture
+    column: str,
+    transform: str,
+    expected: Callable[[Any], Any],
+    served_settings: S3Settings,
+    tmp_path: Any,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     iceberg = {"type": "sql", "database_uri": f"sqlite:///{tmp_path}/catalog.db", "catalog_name": "lake"}
     options = {**partitioned({"stream": "*", "column": column, "transform": transform, "name": "part"}), "publish": {"iceberg": iceberg}}
-    lake = InlineLake(s3_settings, tmp_path, options=options)
+    lake = Lake(served_settings, tmp_path, options=options)
     at = {"type": "string", "format": "date-time", "airbyte_type": "timestamp_with_timezone"}
     kinds = {"id": {"type": "integer"}, "at": at, "flag": {"type": "boolean"}, "on": {"type": "string", "format": "date"}}
     schema = {"type": "object", "properties": kinds}
@@ -220,14 +225,14 @@ def test_iceberg_hides_the_partitions(
     records = [{"id": number, column: value} for number, value in enumerate(values[column])]
     lake.sync(catalog(schema=schema), messages(records))
     assert "not published" not in caplog.text
-    table = reader(tmp_path, s3_settings).load_table(("default", "users"))
+    table = reader(tmp_path, served_settings).load_table(("default", "users"))
     assert [(field.name, str(field.transform)) for field in table.spec().fields] == [("part", transform)]
     rows = table.scan().to_arrow()
     assert len(rows) == len(records)
     files = {task.file.file_path: task.file.partition[0] for task in table.scan().plan_files()}
-    for file in finals(lake):
+    for file in lake.live(FileKind.FINAL):
         (value,) = {expected(row[column]) for row in rows_of(lake, file)}
-        found = files[f"s3://{s3_settings.bucket}/{file.key}"]
+        found = files[f"s3://{served_settings.bucket}/{file.key}"]
         days = (found - date(1970, 1, 1)).days if isinstance(found, date) else found
         assert days == value
     for row in rows.to_pylist():
@@ -238,16 +243,15 @@ def test_iceberg_hides_the_partitions(
             assert row["id"] in found.to_arrow()["id"].to_pylist()
 
 
-@pytest.mark.slow
 def test_an_iceberg_table_follows_a_refresh_with_other_partitions(
-    s3_settings: S3Settings, tmp_path: Any, caplog: pytest.LogCaptureFixture
+    served_settings: S3Settings, tmp_path: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     iceberg = {"publish": {"iceberg": {"type": "sql", "database_uri": f"sqlite:///{tmp_path}/catalog.db", "catalog_name": "lake"}}}
-    lake = InlineLake(s3_settings, tmp_path, options={**partitioned(), **iceberg})
+    lake = Lake(served_settings, tmp_path, options={**partitioned(), **iceberg})
     lake.sync(catalog(), messages(map(daily, range(16))))
 
     def shown() -> tuple[list[str], list[int]]:
-        table = reader(tmp_path, s3_settings).load_table(("default", "users"))
+        table = reader(tmp_path, served_settings).load_table(("default", "users"))
         return [field.name for field in table.spec().fields], sorted(table.scan().to_arrow()["id"].to_pylist())
 
     assert shown() == ([], list(range(16)))
@@ -262,19 +266,19 @@ def test_an_iceberg_table_follows_a_refresh_with_other_partitions(
 
 
 def test_an_iceberg_table_is_made_again_after_a_new_type_of_the_column(
-    s3_settings: S3Settings, tmp_path: Any, caplog: pytest.LogCaptureFixture
+    served_settings: S3Settings, tmp_path: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     iceberg = {"publish": {"iceberg": {"type": "sql", "database_uri": f"sqlite:///{tmp_path}/catalog.db", "catalog_name": "lake"}}}
-    lake = InlineLake(s3_settings, tmp_path, options={**partitioned(DAILY), **iceberg})
+    lake = Lake(served_settings, tmp_path, options={**partitioned(DAILY), **iceberg})
     lake.sync(catalog(), messages(map(daily, range(16))))
     dates = {"type": "object", "properties": {"id": {"type": "integer"}, "at": {"type": "string", "format": "date"}}}
     lake.sync(catalog(sync=2, schema=dates), messages([{"id": 16, "at": DAY}, {"id": 17}]))
     assert "The type of 'at' has changed, by which the Iceberg table is or was partitioned" in caplog.text
     name = ("default", "users")
-    reader(tmp_path, s3_settings).drop_table(name)
+    reader(tmp_path, served_settings).drop_table(name)
     lake.sync(catalog(sync=3, schema=dates), messages([{"id": 18}]))
-    table = reader(tmp_path, s3_settings).load_table(name)
+    table = reader(tmp_path, served_settings).load_table(name)
     on_day = table.scan(f"at = '{DAY}'")
     assert sorted(table.scan().to_arrow()["id"].to_pylist()) == list(range(19))
     assert sorted(on_day.to_arrow()["id"].to_pylist()) == [1, 9, 16]
-    assert len(list(on_day.plan_files())) == sum(file.partition == DAY for file in finals(lake))
+    assert len(list(on_day.plan_files())) == sum(file.partition == DAY for file in lake.live(FileKind.FINAL))

@@ -16,7 +16,7 @@ from destination_s3_spark.errors import TransientError
 from destination_s3_spark.protocol.messages import Records
 from destination_s3_spark.sync.spool import Spool, SpoolSizes
 from destination_s3_spark.tables.landing.slices import Slice
-from unit_tests.examples import examples
+from unit_tests.sampling import examples
 
 
 @pytest.fixture

@@ -23,7 +23,6 @@ NAMES = [f"stream_{number}" for number in range(6)]
 ROUNDS = 8
 
 
-@pytest.mark.slow
 def test_one_of_two_syncs_that_start_together_succeeds(s3_settings: S3Settings, tmp_path: Path) -> None:
     lakes = [Lake(s3_settings, tmp_path / str(number)) for number in range(2)]
     outcomes: list[tuple[bool, bool]] = []

@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from destination_s3_spark.tables.columns import row_plan
-from unit_tests.examples import quick_first
 from unit_tests.lake.lake import Lake
 from unit_tests.lake.messages import JsonObject, records, schema_of, state, status, stream
 from unit_tests.lake.messages import catalog as catalog_of
@@ -70,8 +69,8 @@ def huge(note: str, numbers: Sequence[int] = HUGE, **more: Any) -> list[Data]:
     return [{"id": number, "note": f"{note}{place}", **more} for place, number in enumerate(numbers)]
 
 
-@pytest.mark.parametrize("options", quick_first([PARQUET, AVRO, JSONL, CSV]), ids=lambda options: options["format_type"])
-@pytest.mark.parametrize("raw_tables", quick_first([True, False]))
+@pytest.mark.parametrize("options", [PARQUET, AVRO, JSONL, CSV], ids=lambda options: options["format_type"])
+@pytest.mark.parametrize("raw_tables", [True, False])
 def test_records_whose_keys_do_not_fit_are_told_apart_by_their_text(lake: Lake, options: dict[str, Any], raw_tables: bool) -> None:
     lake.format, lake.options = options, {"tables": {"raw_tables": raw_tables}}
     sync(lake, [*huge("a"), {"id": 1, "note": "fits"}, {"id": None, "note": "null"}])
@@ -138,7 +137,7 @@ def test_keys_of_text_that_is_no_unicode_are_told_apart(lake: Lake) -> None:
         assert notes(lake) == ["\\ud800", "\\ud801", "\\ufffd"]
 
 
-@pytest.mark.parametrize("raw_tables", quick_first([True, False]))
+@pytest.mark.parametrize("raw_tables", [True, False])
 @pytest.mark.parametrize(
     ("before", "after", "of_landed"),
     [(users(mode="append"), users(generation=2), True), (users("id"), users("day", generation=2), False)],
@@ -202,7 +201,7 @@ def test_a_sync_warns_of_values_that_decide_and_do_not_fit(lake: Lake, caplog: p
     ]
 
 
-@pytest.mark.parametrize("options", quick_first([PARQUET, AVRO, JSONL]), ids=lambda options: options["format_type"])
+@pytest.mark.parametrize("options", [PARQUET, AVRO, JSONL], ids=lambda options: options["format_type"])
 def test_a_change_log_tells_of_each_of_them(lake: Lake, options: dict[str, Any]) -> None:
     lake.format, lake.options = options, {"change_log": {"enabled": True, "format": "jsonl"}}
     sync(lake, huge("a"))

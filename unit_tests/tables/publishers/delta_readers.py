@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any
 
 import deltalake
@@ -49,6 +49,13 @@ class DeltaReaders:
             "AWS_ALLOW_HTTP": "true",
         }
         return cls(f"s3://{settings.bucket}/{root}", options)
+
+    @classmethod
+    def of_copy(cls, settings: S3Settings, root: str, directory: Path) -> DeltaReaders:
+        """The table as it is now, copied below the directory."""
+        copy = Path(mkdtemp(dir=directory))
+        _copy(S3Store(settings), root, copy)
+        return cls(str(copy), {})
 
     def table(self) -> deltalake.DeltaTable:
         return deltalake.DeltaTable(self.uri, storage_options=self.options)
