@@ -90,6 +90,7 @@ class Bucket(S3Store):
     def __init__(self, *, completes_again: bool = True, watch: Watch | None = None) -> None:
         super().__init__(SERVER.create())
         self.memory = SERVER.buckets[self.settings.bucket]
+        SERVER.buckets[self.settings.bucket] = weakref.proxy(self.memory)  # else no bucket of all the schedules would ever go
         self.memory.completes_again = completes_again
         self.memory.watch = watch
         self.objects = Objects(self.memory)

@@ -32,7 +32,7 @@ from unit_tests.cases import each
 from unit_tests.chain.bucket import Bucket, keys_of, name_of
 from unit_tests.chain.built_chain import T0
 from unit_tests.chain.one_table import CHAIN, FIRST, SECOND, STARTED, TABLE, land
-from unit_tests.lake.memory_bucket import Upload
+from unit_tests.lake.memory_bucket import Part, Upload
 from unit_tests.places import TEMPLATE, table_of
 from unit_tests.sampling import sample
 
@@ -97,7 +97,7 @@ def bucket(*, unclean: bool) -> Bucket:
     for key in FOREIGN:
         store.objects[key] = b"not yours"
     for key, upload_id in UPLOADS:
-        store.uploads[upload_id] = Upload(key, {}, {1: b"not yours"})
+        store.uploads[upload_id] = Upload(key, {}, {1: Part.of(b"not yours")})
     store.forget()
     return store
 

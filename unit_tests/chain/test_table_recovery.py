@@ -130,7 +130,7 @@ def test_a_block_whose_uploads_were_completed_after_all_stands() -> None:
 
     def arrive_late(call: S3Call) -> Fate | None:
         if name_of(call) == "abort_upload":
-            store.objects.update({upload.key: upload.parts[1] for upload in store.uploads.values()})
+            store.objects.update({upload.key: upload.parts[1].body for upload in store.uploads.values()})
             store.uploads.clear()
         return Fate.LOST_BEFORE if name_of(call) == "complete_upload" else None
 

@@ -12,7 +12,7 @@ from enum import Enum
 from functools import cached_property
 from itertools import count
 from threading import RLock
-from typing import Any
+from typing import Any, NamedTuple
 
 from botocore.exceptions import ClientError, ConnectionClosedError, ReadTimeoutError
 
@@ -47,7 +47,7 @@ class Refusal:
     after: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class S3Call:
     """A call: its number from 1 on in the bucket, S3's name of it, its key or prefix (the first key of DeleteObjects), its parameters."""
 
@@ -61,7 +61,7 @@ Hook = Callable[[S3Call], Fate | Refusal | None]
 Watch = Callable[[str, bytes, int], None]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Version:
     """A version of an object, or a mark that it was deleted if `body` is None."""
 
@@ -70,6 +70,7 @@ class Version:
     metadata: Mapping[str, str] = field(default_factory=dict)
     modified: datetime = field(default_factory=lambda: datetime.now(UTC))
     parts: tuple[bytes, ...] = ()
+    """The MD5 of each part."""
 
     @cached_property
     def etag(self) -> str:
@@ -78,11 +79,26 @@ class Version:
         return f'"{hashlib.md5(self.body or b"", usedforsecurity=False).hexdigest()}"'
 
 
+class Part(NamedTuple):
+    """A part of an upload, and its MD5."""
+
+    body: bytes
+    digest: bytes
+
+    @classmethod
+    def of(cls, body: bytes) -> Part:
+        return cls(body, hashlib.md5(body, usedforsecurity=False).digest())
+
+    @property
+    def etag(self) -> str:
+        return f'"{self.digest.hex()}"'
+
+
 @dataclass(slots=True)
 class Upload:
     key: str
     metadata: Mapping[str, str]
-    parts: dict[int, bytes] = field(default_factory=dict)
+    parts: dict[int, Part] = field(default_factory=dict)
 
 
 class MemoryBucket:
@@ -97,12 +113,15 @@ class MemoryBucket:
         """Whether a repeated CompleteMultipartUpload succeeds, as on AWS. MinIO and others know no such upload any more."""
         self.has_conditions: Callable[[str], bool] = lambda _: True
         """Whether PutObject looks at its conditions, by the key. Stores that do not know them overwrite."""
+        self.tells_null = True
+        """Whether answers name the version of objects that are older than the versioning, `null`, as AWS does and Ceph does not."""
         self.versioning: str | None = None
         self.watch: Watch | None = None
         """Receives key, bytes and +1 or -1 when an upload appears as an object and when an object goes."""
         self.versions: dict[str, list[Version]] = {}
         self.open_uploads: dict[str, Upload] = {}
-        self.completed: dict[str, Version] = {}
+        self.completed: dict[str, str] = {}
+        """ETags of the objects by the ids of their uploads."""
         self.ids = count(1)
         self._hook: Hook | None = None
         self._is_dead = False
@@ -179,20 +198,25 @@ class MemoryBucket:
                 raise Crash
             call = S3Call(len(self.calls) + 1, action, key, parameters)
             self.calls.append(call)
-        fate = None if self._hook is None else self._hook(call)
-        fate, effect = _sent_again(effect) if fate is Fate.REPEATED else (fate, effect)
+            if self._hook is None:
+                return effect()
+            hook = self._hook
+        fate = hook(call)  # it may make other calls, or wait for other threads
         with self._lock:
-            if fate in (Fate.CRASH_BEFORE, Fate.CRASH_AFTER):
-                self._is_dead = True
-            if fate in (Fate.CRASH_AFTER, Fate.LOST_AFTER) or fate is None or (isinstance(fate, Refusal) and fate.after):
-                try:
-                    answer = effect()
-                except ClientError:
-                    if fate is None:
-                        raise
+            return effect() if fate is None else self._fated(fate, action, effect)
+
+    def _fated(self, fate: Fate | Refusal, action: str, effect: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        if fate is Fate.REPEATED:
+            with suppress(ClientError):
+                effect()
+            answer = effect()
+            answer["ResponseMetadata"]["RetryAttempts"] = 1
+            return answer
+        self._is_dead = self._is_dead or fate in (Fate.CRASH_BEFORE, Fate.CRASH_AFTER)
+        if fate in (Fate.CRASH_AFTER, Fate.LOST_AFTER) or (isinstance(fate, Refusal) and fate.after):
+            with suppress(ClientError):
+                effect()
         match fate:
-            case None:
-                return answer
             case Refusal():
                 raise refusal(fate.status, fate.code, action)
             case Fate.LOST_BEFORE:
@@ -211,15 +235,15 @@ class MemoryBucket:
 
     def current(self, key: str, version: str | None = None) -> Version:
         found = self.versions.get(key, [])
-        if version is None:
-            if not found or found[-1].body is None:
-                raise KeyError(key)
-            return found[-1]
-        return next(one for one in found if one.id == version)
+        if version is not None:
+            return next(one for one in found if one.id == version)
+        if not found or found[-1].body is None:
+            raise KeyError(key)
+        return found[-1]
 
     def write(self, key: str, version: Version) -> None:
-        kept = self.versions.get(key, [])
-        self.versions[key] = [*(one for one in kept if version.id != one.id and self.versioning is not None), version]
+        kept = [] if self.versioning is None else [one for one in self.versions.get(key, []) if one.id != version.id]
+        self.versions[key] = [*kept, version]
 
     def remove_current(self, key: str) -> None:
         found = self.versions.get(key)
@@ -235,16 +259,3 @@ def refusal(status: int, code: str, action: str) -> ClientError:
     """Return an error answer as botocore raises it."""
     metadata: Any = {"HTTPStatusCode": status, "HTTPHeaders": {}, "RetryAttempts": 0, "RequestId": "memory"}
     return ClientError({"Error": {"Code": code, "Message": code}, "ResponseMetadata": metadata}, action)
-
-
-def _sent_again(effect: Callable[[], dict[str, Any]]) -> tuple[None, Callable[[], dict[str, Any]]]:
-    """Return an effect that takes place twice, and whose second answer is the one that arrives."""
-
-    def both() -> dict[str, Any]:
-        with suppress(ClientError):
-            effect()
-        answer = effect()
-        answer["ResponseMetadata"]["RetryAttempts"] = 1
-        return answer
-
-    return None, both

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from email.utils import formatdate
 from typing import Any
 from uuid import uuid4
 
 from destination_s3_spark.storage.settings import AccessKey, S3Settings
-from unit_tests.lake.memory_bucket import ENDPOINT, REGION, MemoryBucket, Upload, Version, refusal
+from unit_tests.lake.memory_bucket import ENDPOINT, REGION, MemoryBucket, Part, Upload, Version, refusal
 
 
 @dataclass
@@ -102,14 +101,8 @@ class MemoryClient:
         bucket, body = _bucket(Bucket, "PutObject"), _bytes(Body)
 
         def effect() -> dict[str, Any]:
-            now = bucket.versions.get(Key, [Version("", None)])[-1]
-            if bucket.has_conditions(Key):
-                if IfNoneMatch is not None and now.body is not None:
-                    raise refusal(412, "PreconditionFailed", "PutObject")
-                if IfMatch is not None and now.body is None:
-                    raise refusal(404, "NoSuchKey", "PutObject")
-                if IfMatch is not None and IfMatch.strip('"') != now.etag.strip('"'):
-                    raise refusal(412, "PreconditionFailed", "PutObject")
+            if (IfNoneMatch is not None or IfMatch is not None) and bucket.has_conditions(Key):
+                _require(bucket, Key, IfNoneMatch, IfMatch)
             version = Version(bucket.new_id(), body, _metadata(Metadata))
             bucket.write(Key, version)
             return _answer(ETag=version.etag, **_version(bucket, version))
@@ -202,8 +195,9 @@ class MemoryClient:
         bucket, body = _bucket(Bucket, "UploadPart"), _bytes(Body)
 
         def effect() -> dict[str, Any]:
-            _upload(bucket, Key, UploadId, "UploadPart").parts[PartNumber] = body
-            return _answer(ETag=_part_etag(body))
+            parts = _upload(bucket, Key, UploadId, "UploadPart").parts
+            parts[PartNumber] = Part.of(body)
+            return _answer(ETag=parts[PartNumber].etag)
 
         return self._answered(bucket, "UploadPart", Key, {"UploadId": UploadId, "PartNumber": PartNumber, **more}, effect)
 
@@ -219,8 +213,8 @@ class MemoryClient:
             first, last = map(int, CopySourceRange.removeprefix("bytes=").split("-"))
             if last >= len(body):
                 raise refusal(400, "InvalidArgument", "UploadPartCopy")
-            upload.parts[PartNumber] = body[first : last + 1]
-            return _answer(CopyPartResult={"ETag": _part_etag(upload.parts[PartNumber])})
+            upload.parts[PartNumber] = Part.of(body[first : last + 1])
+            return _answer(CopyPartResult={"ETag": upload.parts[PartNumber].etag})
 
         return self._answered(bucket, "UploadPartCopy", Key, {"CopySource": CopySource, "CopySourceRange": CopySourceRange, **more}, effect)
 
@@ -231,20 +225,18 @@ class MemoryClient:
 
         def effect() -> dict[str, Any]:
             if bucket.completes_again and UploadId in bucket.completed:
-                return _answer(ETag=bucket.completed[UploadId].etag)
+                return _answer(ETag=bucket.completed[UploadId])
             upload = _upload(bucket, Key, UploadId, "CompleteMultipartUpload")
             named = [(part["PartNumber"], part["ETag"]) for part in MultipartUpload["Parts"]]
-            parts = [upload.parts.get(number) for number, _ in named]
-            if any(body is None or _part_etag(body) != etag for body, (_, etag) in zip(parts, named, strict=True)) or not parts:
+            parts = [upload.parts[number] for number, etag in named if number in upload.parts and upload.parts[number].etag == etag]
+            if len(parts) < len(named) or not parts:
                 raise refusal(400, "InvalidPart", "CompleteMultipartUpload")
-            bodies = [body for body in parts if body is not None]
-            if any(len(body) < bucket.least_part_bytes for body in bodies[:-1]):
+            if any(len(part.body) < bucket.least_part_bytes for part in parts[:-1]):
                 raise refusal(400, "EntityTooSmall", "CompleteMultipartUpload")
             del bucket.open_uploads[UploadId]
-            whole = b"".join(bodies)
-            digests = tuple(hashlib.md5(body, usedforsecurity=False).digest() for body in bodies)
-            version = Version(bucket.new_id(), whole, upload.metadata, parts=digests)
-            bucket.completed[UploadId] = replace(version, body=b"")
+            whole = b"".join(part.body for part in parts)
+            version = Version(bucket.new_id(), whole, upload.metadata, parts=tuple(part.digest for part in parts))
+            bucket.completed[UploadId] = version.etag
             bucket.write(Key, version)
             if bucket.watch is not None:
                 bucket.watch(Key, whole, 1)
@@ -327,6 +319,18 @@ def _found(bucket: MemoryBucket, key: str, version: str | None, action: str, cod
         raise refusal(404, "NoSuchVersion", action) from None
 
 
+def _require(bucket: MemoryBucket, key: str, if_none_match: str | None, if_match: str | None) -> None:
+    """Raise if a put does not find what its conditions ask for."""
+    try:
+        now = bucket.current(key)
+    except KeyError:
+        if if_match is None:
+            return
+        raise refusal(404, "NoSuchKey", "PutObject") from None
+    if if_none_match is not None or (if_match is not None and if_match.strip('"') != now.etag.strip('"')):
+        raise refusal(412, "PreconditionFailed", "PutObject")
+
+
 def _upload(bucket: MemoryBucket, key: str, upload_id: str, action: str) -> Upload:
     upload = bucket.open_uploads.get(upload_id)
     if upload is None or upload.key != key:
@@ -350,7 +354,8 @@ def _about(bucket: MemoryBucket, version: Version) -> dict[str, Any]:
 
 
 def _version(bucket: MemoryBucket, version: Version) -> dict[str, str]:
-    return {} if bucket.versioning is None else {"VersionId": version.id}
+    is_told = bucket.versioning is not None and (bucket.tells_null or version.id != "null")
+    return {"VersionId": version.id} if is_told else {}
 
 
 def _listed(key: str, version: Version) -> dict[str, Any]:
@@ -374,10 +379,6 @@ def _span(text: str, size: int) -> tuple[int, int]:
 
 def _metadata(metadata: Mapping[str, str] | None) -> dict[str, str]:
     return {name.lower(): value for name, value in (metadata or {}).items()}
-
-
-def _part_etag(body: bytes) -> str:
-    return f'"{hashlib.md5(body, usedforsecurity=False).hexdigest()}"'
 
 
 def _bytes(body: Any) -> bytes:
