@@ -15,14 +15,16 @@ from typing import Any
 from unittest.mock import patch
 
 from destination_s3_spark import process
-from destination_s3_spark.cli import operator_command
+from destination_s3_spark.cli import diagnosis, operator_command
 from destination_s3_spark.protocol.writer import ProtocolLogHandler, ProtocolWriter
 from destination_s3_spark.storage.settings import USUAL_LIMITS, ClientLimits
+from destination_s3_spark.sync import runtime
 from unit_tests.lake.buckets import Bucket
 from unit_tests.lake.inline_engine import InlineEngine
 from unit_tests.lake.outcome import Outcome, usual_options
 
-ENGINE = "destination_s3_spark.sync.runtime.engine_of"
+ENGINES = (runtime, diagnosis)
+"""The modules that make engines for commands. They are imported here, before any is replaced: what imports a function keeps it."""
 _ENVIRONMENT = {"DESTINATION_S3_SPARK_SHORTCUTS": "off", "WORKER_JOB_ID": "1"}
 
 
@@ -82,7 +84,10 @@ class InlineConnector:
 
     @contextlib.contextmanager
     def _environment(self) -> Iterator[None]:
-        with patch.dict(os.environ, {**_ENVIRONMENT, **self.environment}), patch(ENGINE, lambda *_: self.engine()):
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(patch.dict(os.environ, {**_ENVIRONMENT, **self.environment}))
+            for module in ENGINES:
+                stack.enter_context(patch.object(module, "engine_of", lambda *_: self.engine()))
             yield
 
     def _file(self, name: str, content: Mapping[str, Any]) -> Path:
