@@ -21,6 +21,7 @@ from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.table_paths import changes_root
 from destination_s3_spark.stream_id import StreamId
+from unit_tests.cases import each
 
 TEMPLATE = PathTemplate("lake", None, None, datetime(2026, 1, 1, tzinfo=UTC), 0)
 OPTIONS = ChangeLogOptions(ChangeLogFormat.JSONL)
@@ -160,7 +161,7 @@ def test_without_any_log_it_says_so(changes: Callable[..., Any]) -> None:
     assert (code, "There is none at all" in err) == (1, True)
 
 
-@pytest.mark.parametrize("key", ["42", "{}", "[1]", "{id: 1}"])
+@each("key", ["42", "{}", "[1]", "{id: 1}"])
 def test_a_key_is_a_json_object(changes: Callable[..., Any], key: str) -> None:
     code, _, err = changes("--stream", "orders", "--key", key)
 

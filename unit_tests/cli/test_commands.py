@@ -13,20 +13,21 @@ import pytest
 
 from destination_s3_spark.cli import operator_command
 from destination_s3_spark.cli.tree import COMPLETION_VARIABLE, SHELLS, tree
+from unit_tests.cases import each
 
 COMMAND = [sys.executable, "-m", "destination_s3_spark"]
 AIRBYTE_COMMANDS = ("spec", "check", "write")
 OPERATOR_COMMANDS = [name for name, command in tree.commands.items() if command.callback]
 
 
-@pytest.mark.parametrize("command", [*AIRBYTE_COMMANDS, *OPERATOR_COMMANDS])
-@pytest.mark.parametrize("option", ["-h", "--help"])
+@each("command", [*AIRBYTE_COMMANDS, *OPERATOR_COMMANDS])
+@each("option", ["-h", "--help"])
 def test_every_command_explains_itself(command: str, option: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert operator_command([command, option]) == 0
     assert f"Usage: destination-s3-spark {command}" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("command", [name for name in OPERATOR_COMMANDS if name != "completion"])
+@each("command", [name for name in OPERATOR_COMMANDS if name != "completion"])
 def test_the_function_of_a_command_has_its_options_as_parameters(command: str) -> None:
     place = inspect.getclosurevars(cast("FunctionType", tree.commands[command].callback)).nonlocals
     function = getattr(import_module(f"destination_s3_spark.cli.{place['module']}"), place["function"])
@@ -43,7 +44,7 @@ def test_the_help_lists_every_command_with_a_line(capsys: pytest.CaptureFixture[
     assert all(len(line.split()) > 3 for line in [*airbyte.splitlines()[1:], *operators.splitlines()[1:]] if line)
 
 
-@pytest.mark.parametrize("command", AIRBYTE_COMMANDS)
+@each("command", AIRBYTE_COMMANDS)
 def test_the_help_of_airbytes_commands_does_not_run_them(command: str) -> None:
     ended = subprocess.run([*COMMAND, command, "--help"], capture_output=True, text=True, check=False)
 
@@ -51,27 +52,25 @@ def test_the_help_of_airbytes_commands_does_not_run_them(command: str) -> None:
     assert ended.stdout.startswith(f"Usage: destination-s3-spark {command}")
 
 
-@pytest.mark.parametrize(("wrong", "meant"), [("inspekt", "inspect"), ("chek", "check"), ("rebiuld", "rebuild"), ("wirte", "write")])
+@each(("wrong", "meant"), [("inspekt", "inspect"), ("chek", "check"), ("rebiuld", "rebuild"), ("wirte", "write")])
 def test_a_wrong_command_is_answered_with_the_nearest(wrong: str, meant: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert operator_command([wrong, "--config", "config.json"]) == 2
     assert f"No such command '{wrong}'. Did you mean '{meant}'?" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "command", [command for command in OPERATOR_COMMANDS if command in ("inspect", "report", "changes", "repair", "rebuild")]
-)
+@each("command", [command for command in OPERATOR_COMMANDS if command in ("inspect", "report", "changes", "repair", "rebuild")])
 def test_commands_on_tables_need_a_configuration(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert operator_command([command]) == 2
     assert "--config" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["changes", "rebuild"])
+@each("command", ["changes", "rebuild"])
 def test_commands_on_one_table_need_its_stream(command: str, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert operator_command([command, "--config", str(config)]) == 2
     assert "say which with --stream" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("shell", SHELLS)
+@each("shell", SHELLS)
 def test_each_shell_has_a_completion_script(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert operator_command(["completion", shell]) == 0
 
@@ -80,7 +79,7 @@ def test_each_shell_has_a_completion_script(shell: str, capsys: pytest.CaptureFi
     assert "destination-s3-spark" in script
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "completions"),
     [
         ("destination-s3-spark in", ["inspect"]),

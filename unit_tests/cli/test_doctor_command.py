@@ -27,6 +27,7 @@ from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.sync.check import CHECK_LIMITS
 from destination_s3_spark.tables.factory import table_factory
+from unit_tests.cases import each
 
 TEMPLATE = PathTemplate("lake", None, None, datetime(2026, 1, 1, tzinfo=UTC), 1)
 OPTIONS: dict[str, Any] = {"s3_bucket_name": "lake", "s3_bucket_path": "a", "s3_bucket_region": "", "format": {"format_type": "Parquet"}}
@@ -151,7 +152,7 @@ def test_options_are_good_doubtful_or_bad() -> None:
     assert ["s3_bucket_name" in doubtful[0].detail, "{date}" in doubtful[1].detail] == [True, True]
 
 
-@pytest.mark.parametrize(
+@each(
     ("endpoint", "uri", "in_the_open"),
     [
         ("http://minio:9000", "http://catalog.lan/api", ["s3_endpoint", "publish.iceberg.uri"]),
@@ -249,7 +250,7 @@ def test_each_stream_of_a_catalog_has_its_path(config: Path, s3_settings: S3Sett
     assert f"append into s3://{s3_settings.bucket}/lake/shop/orders/ (files such as " in findings[0].detail
 
 
-@pytest.mark.parametrize(
+@each(
     ("generations", "words"),
     [
         (True, "As a connector of the registry: generations and stream statuses"),
@@ -262,7 +263,7 @@ def test_the_catalog_shows_how_the_connector_is_installed(config: Path, generati
     assert (found.check, found.verdict, found.detail) == ("installation", Verdict.GOOD, words)
 
 
-@pytest.mark.parametrize(("catalog", "words"), [(b"{", "catalog"), (catalog_of(("shop", "orders"), mode="append_dedup"), "primary_key")])
+@each(("catalog", "words"), [(b"{", "catalog"), (catalog_of(("shop", "orders"), mode="append_dedup"), "primary_key")])
 def test_a_catalog_that_cannot_be_synced_is_a_cross(config: Path, catalog: bytes, words: str) -> None:
     (finding,) = look_at_streams(table_factory(read_config(config)), catalog)
 
@@ -291,7 +292,7 @@ def test_a_configuration_that_is_not_there_is_an_error(tmp_path: Path, capsys: p
     assert "cannot be read" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("publish", [{"delta": True}, {"glue": {"database": "lake"}}])
+@each("publish", [{"delta": True}, {"glue": {"database": "lake"}}])
 def test_a_publication_that_no_table_can_have_is_a_cross(publish: dict[str, Any]) -> None:
     (refused,) = look_at_options({**OPTIONS, "format": {"format_type": "CSV"}, "publish": publish})
     assert refused.verdict is Verdict.BAD
@@ -308,7 +309,7 @@ def test_misspelt_options_are_named_although_another_is_refused() -> None:
     assert {doubt.detail.split(":")[0] for doubt in doubts} == {"s3_pth_format", "format.blok_size_mb"}
 
 
-@pytest.mark.parametrize("kind", ["Excel", None, 5])
+@each("kind", ["Excel", None, 5])
 def test_a_refused_format_does_not_hide_what_is_misspelt(kind: Any) -> None:
     refused, doubt = look_at_options({**OPTIONS, "format": {"format_type": kind, "odd": 1}, "s3_pth_format": "x"})
     assert (refused.verdict, doubt.verdict) == (Verdict.BAD, Verdict.DOUBTFUL)

@@ -13,6 +13,7 @@ from destination_s3_spark.chain.territory import Table
 from destination_s3_spark.cli import forget_command, operator_command
 from destination_s3_spark.cli.forget_command import _subjects
 from destination_s3_spark.errors import ConfigError
+from unit_tests.cases import each
 
 WHERE = ("--where", '{"id": 1}')
 
@@ -37,14 +38,14 @@ def forget(make_table: Callable[..., Any], config: Path, monkeypatch: pytest.Mon
     return run
 
 
-@pytest.mark.parametrize("more", [(), ("--dry-run",)])
+@each("more", [(), ("--dry-run",)])
 def test_the_name_of_several_streams_is_refused(forget: Any, more: Sequence[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert forget("--stream", "users", *more) == (1, [])
     said = capsys.readouterr().err
     assert "3 tables of streams of the name users: shop.users, shop2.users, users. Nothing was changed. Say which with --namespace" in said
 
 
-@pytest.mark.parametrize(
+@each(
     ("chosen", "streams"),
     [
         (("--stream", "users", "--namespace", ""), ["users"]),

@@ -17,7 +17,8 @@ from destination_s3_spark.cli import operator_command
 from destination_s3_spark.cli.tree import ENGINES, VIEWS, tree
 from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.storage.settings import S3Settings
-from unit_tests.rotation import taken
+from unit_tests.cases import each
+from unit_tests.sampling import sample
 from unit_tests.sync.inline_lake import InlineLake, line
 
 EVIL = "\x1b[2J\x1b]0;owned\x07\x9b31m\x7f\u202e[/nope][link=http://evil]x[/link]\n[9/9] shop.orders: all is well\r"
@@ -53,6 +54,7 @@ COMMANDS: list[tuple[str, ...]] = [
     ("forget", *STREAM, "--where", json.dumps({COLUMN: 1}), "--dry-run"),
 ]
 OF_SPARK = ("doctor", "optimize", "rebuild", "forget")
+WITH_SPARK = [command for command in COMMANDS if command[0] in OF_SPARK]
 VIEWED = [(view, output) for view in VIEWS for output in ("table", "json", "csv")]
 
 
@@ -129,7 +131,7 @@ def test_all_commands_are_tried() -> None:
     } - QUIET
 
 
-@pytest.mark.parametrize("command", [command for command in COMMANDS if command[0] not in OF_SPARK], ids=" ".join)
+@each("command", [command for command in COMMANDS if command not in WITH_SPARK], ids=" ".join)
 def test_no_command_prints_control_characters(
     command: Sequence[str], directory: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,7 +144,7 @@ def test_no_command_prints_control_characters(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", taken([command for command in COMMANDS if command[0] in OF_SPARK], 3), ids=" ".join)
+@pytest.mark.parametrize("command", sample(WITH_SPARK, len(WITH_SPARK) // 3), ids=" ".join)
 def test_no_command_with_a_spark_of_its_own_prints_control_characters(command: Sequence[str], directory: Path) -> None:
     program = [sys.executable, "-m", "destination_s3_spark", *command, "--config", "config.json"]
     ended = subprocess.run(program, cwd=directory, capture_output=True, check=False)
@@ -152,7 +154,7 @@ def test_no_command_with_a_spark_of_its_own_prints_control_characters(command: S
     expect_printable(said)
 
 
-@pytest.mark.parametrize(("view", "output"), VIEWED)
+@each(("view", "output"), VIEWED)
 def test_no_view_prints_control_characters(
     view: str, output: str, directory: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,6 +33,7 @@ from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.factory import table_factory
 from destination_s3_spark.tables.publishers.symlink import MANIFEST, OWNER_METADATA, SEQUENCE, SymlinkManifest
+from unit_tests.cases import each
 from unit_tests.places import table_of
 from unit_tests.schema.bare_flatbuffer import schema_from_bare_flatbuffer
 
@@ -397,7 +398,7 @@ def test_an_empty_bucket_path_is_said_in_words(config: Path, s3_settings: S3Sett
     assert capsys.readouterr().out == f"No tables under s3://{s3_settings.bucket}/{FOLDER}.\n"
 
 
-@pytest.mark.parametrize("text", ["not json {hidden-secret", "[1]"])
+@each("text", ["not json {hidden-secret", "[1]"])
 def test_a_configuration_that_is_no_object_is_an_error_without_its_content(
     tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

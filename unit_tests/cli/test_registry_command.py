@@ -18,6 +18,7 @@ from airbyte_connector_models.metadata.v0.connector_registry_v0 import (
 from destination_s3_spark.cli import operator_command
 from destination_s3_spark.cli.registry_command import registry_entry
 from scripts.specification import specification
+from unit_tests.cases import each
 
 METADATA: dict[str, Any] = yaml.safe_load((Path(__file__).parents[2] / "metadata.yaml").read_text())["data"]
 ID = METADATA["definitionId"]
@@ -89,7 +90,7 @@ def test_a_registry_gets_the_entry_and_keeps_every_byte_of_the_others(tmp_path: 
     assert said == f"airbyte/destination-s3-spark:{version('destination-s3-spark')} is new in a registry of 1 destination\n"
 
 
-@pytest.mark.parametrize("definition", [ID, ID.upper()])
+@each("definition", [ID, ID.upper()])
 def test_an_entry_of_ours_is_replaced_where_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str], definition: str) -> None:
     merged, said = merge(registry(ours(definition), OTHER), tmp_path, capsys)
 
@@ -115,7 +116,7 @@ def test_the_base_may_come_on_standard_input(capsys: pytest.CaptureFixture[str],
     assert len(ids(capsys.readouterr().out)) == 2
 
 
-@pytest.mark.parametrize(
+@each(
     ("base", "problem"),
     [
         (b"", "it is empty, perhaps because the output is written over it"),
@@ -129,7 +130,7 @@ def test_the_base_may_come_on_standard_input(capsys: pytest.CaptureFixture[str],
         (registry(OTHER, b'{"sourceDefinitionId": "a"}'), "destination number 2 has no destinationDefinitionId"),
         (registry(b"1"), "destination number 1 has no destinationDefinitionId"),
     ],
-    ids=lambda value: value[:20].decode() if isinstance(value, bytes) else "",
+    ids=lambda value: value[:80],
 )
 def test_what_is_no_registry_is_refused_and_nothing_printed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], base: bytes, problem: str
@@ -148,7 +149,7 @@ def test_a_base_that_is_not_there_is_an_error(tmp_path: Path, capsys: pytest.Cap
     assert re.search(r"The registry .*none\.json cannot be read", capsys.readouterr().err)
 
 
-@pytest.mark.parametrize(
+@each(
     ("image", "repository", "tag"),
     [
         (
@@ -163,7 +164,7 @@ def test_the_entry_names_another_image(image: str, repository: str, tag: str) ->
     assert registry_entry(image) == {**registry_entry(), "dockerRepository": repository, "dockerImageTag": tag}
 
 
-@pytest.mark.parametrize(
+@each(
     ("image", "words"),
     [
         ("registry.example.com:5000/destination-s3-spark", "takes a name and a tag"),

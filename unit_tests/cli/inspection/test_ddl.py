@@ -16,6 +16,7 @@ from destination_s3_spark.config.config import Config
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.schema.airbyte_type import AirbyteType, type_to_json
 from destination_s3_spark.stream_id import StreamId
+from unit_tests.cases import each
 from unit_tests.cli.inspection.hand_made_chain import KEYED, SCHEMA, SEED, HandMadeChain, add_data
 from unit_tests.schema.every_type import EVERY_TYPE, TIMES, places
 
@@ -50,8 +51,8 @@ WITH_COLUMNS: Mapping[SqlEngine, tuple[str, str, str]] = {
 """The engines whose statements list columns, and how they write a decimal, a list of it and a struct with it."""
 
 
-@pytest.mark.parametrize("engine", WITH_COLUMNS)
-@pytest.mark.parametrize("of", EVERY_TYPE.values(), ids=EVERY_TYPE)
+@each("engine", WITH_COLUMNS)
+@each("of", EVERY_TYPE.values())
 def test_every_type_in_every_place_has_a_type_or_is_left_out_as_a_time_of_day(engine: SqlEngine, of: AirbyteType) -> None:
     columns = [(place, type_to_json(kind)) for place, kind in places(of).items()]
     text = statement(engine, *columns)
@@ -66,27 +67,27 @@ def test_every_type_in_every_place_has_a_type_or_is_left_out_as_a_time_of_day(en
     assert all("has no type for a time of day" in line for line in text.splitlines() if line.startswith("-- Left out"))
 
 
-@pytest.mark.parametrize(("engine", "spelt"), WITH_COLUMNS.items())
+@each(("engine", "spelt"), WITH_COLUMNS.items())
 def test_decimals_are_spelt_with_their_digits(engine: SqlEngine, spelt: tuple[str, str, str]) -> None:
     decimal = EVERY_TYPE["decimal"]
     text = statement(engine, *((place, type_to_json(kind)) for place, kind in list(places(decimal).items())[:3]))
     assert all(f" {kind}" in text for kind in spelt), text
 
 
-@pytest.mark.parametrize("engine", [*WITH_COLUMNS])
+@each("engine", [*WITH_COLUMNS])
 def test_times_of_day_that_are_stored_as_integers_are_listed(engine: SqlEngine) -> None:
     text = statement(engine, ("clocks", TIMES_LIST), format={"format_type": "Parquet", "time_encoding": "int64"})
     assert "Left out" not in text
     assert "bigint" in text.lower().split("clocks")[1]
 
 
-@pytest.mark.parametrize("engine", SqlEngine)
+@each("engine", SqlEngine)
 def test_what_was_not_tried_says_so(engine: SqlEngine) -> None:
     first = statement(engine, ("id", "integer"), publish={"delta": True}).splitlines()[0]
     assert first.startswith("-- Not tried with ") == (engine in UNTRIED)
 
 
-@pytest.mark.parametrize(
+@each(
     ("engine", "left_out"),
     [(SqlEngine.ATHENA, True), (SqlEngine.REDSHIFT, True), (SqlEngine.SPARK, False), (SqlEngine.TRINO, False)],
 )
@@ -97,8 +98,8 @@ def test_columns_that_an_engine_cannot_read_are_left_out_and_named(engine: SqlEn
     assert comments == (["a member of the name a:b: odd"] if left_out else []) + ["a time of day: times"]
 
 
-@pytest.mark.parametrize("publish", [{}, {"delta": True}], ids=["files", "Delta"])
-@pytest.mark.parametrize("engine", SqlEngine)
+@each("publish", [{}, {"delta": True}])
+@each("engine", SqlEngine)
 def test_paths_are_quoted_as_the_engine_reads_texts(engine: SqlEngine, publish: Mapping[str, Any]) -> None:
     if not publish and engine in {SqlEngine.CLICKHOUSE, SqlEngine.SNOWFLAKE}:
         return
@@ -110,7 +111,7 @@ def test_paths_are_quoted_as_the_engine_reads_texts(engine: SqlEngine, publish: 
     assert ("a''b\\c/shop" if standard else "a\\'b\\\\c/shop") in text, text
 
 
-@pytest.mark.parametrize(
+@each(
     ("engine", "quoted"),
     [(SqlEngine.ATHENA, '`a``b"c` string'), (SqlEngine.SPARK, '`a``b"c` STRING'), (SqlEngine.TRINO, '"a`b""c" varchar')],
 )
@@ -145,7 +146,7 @@ DELTA_STATEMENTS = {
 }
 
 
-@pytest.mark.parametrize("engine", SqlEngine)
+@each("engine", SqlEngine)
 def test_a_delta_table_is_read_as_one_where_the_engine_can(engine: SqlEngine) -> None:
     assert statement(engine, ("id", "integer"), publish={"delta": True}).endswith(DELTA_STATEMENTS[engine])
 
@@ -170,7 +171,7 @@ def test_a_region_and_a_bucket_in_the_host_name_are_part_of_the_access() -> None
     assert "REGION 'fr-par', ENDPOINT 's3.fr-par.scw.cloud', URL_STYLE 'vhost'" in text
 
 
-@pytest.mark.parametrize(("region", "host"), [("", "lake.s3.amazonaws.com"), ("cn-north-1", "lake.s3.cn-north-1.amazonaws.com.cn")])
+@each(("region", "host"), [("", "lake.s3.amazonaws.com"), ("cn-north-1", "lake.s3.cn-north-1.amazonaws.com.cn")])
 def test_the_host_for_clickhouse_is_that_of_the_region(region: str, host: str) -> None:
     text = statement(SqlEngine.CLICKHOUSE, ("id", "integer"), publish={"delta": True}, s3_bucket_region=region)
     assert f"deltaLake('https://{host}/lake/shop/orders/')" in text
@@ -196,7 +197,7 @@ def test_snowflake_takes_the_iceberg_table_from_its_catalog() -> None:
     assert "  AUTO_REFRESH = TRUE\n" in text
 
 
-@pytest.mark.parametrize("publish", [{}, {"iceberg": {"type": "sql", "database_uri": "sqlite:////tmp/x.db"}}])
+@each("publish", [{}, {"iceberg": {"type": "sql", "database_uri": "sqlite:////tmp/x.db"}}])
 def test_engines_that_read_no_folder_name_the_option_that_is_missing(publish: Mapping[str, Any]) -> None:
     with pytest.raises(ConfigError, match=r"no statement for snowflake for the files alone. Set publish\.iceberg"):
         statement(SqlEngine.SNOWFLAKE, ("id", "integer"), publish=publish)

@@ -8,7 +8,6 @@ from decimal import Decimal as Exact
 from typing import Any
 
 import pyarrow as pa
-import pytest
 
 from destination_s3_spark.chain.events import MergeData, SetDataSchema
 from destination_s3_spark.chain.files import FileEntry, FileKind
@@ -20,7 +19,8 @@ from destination_s3_spark.cli.report.page import page, render
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Decimal, Field, Object, Scalar, type_to_json
 from destination_s3_spark.schema.arrow import META_FIELDS, arrow_field, arrow_type, schema_to_text
 from destination_s3_spark.tables.runs.keys import CdcDeletion, KeySpec, encode_key, key_range
-from unit_tests.chain.fake_store import FakeStore
+from unit_tests.cases import each
+from unit_tests.chain.bucket import Bucket
 from unit_tests.cli.inspection.hand_made_chain import SCHEMA, SEED, START, HandMadeChain, add_data
 from unit_tests.schema.every_type import EVERY_TYPE
 
@@ -64,14 +64,14 @@ def merged_table(of: AirbyteType) -> InspectedTable:
     return chain.append(MergeData(0, 7, 3, 4, (merged,), (removed,)), settled=2).inspected()
 
 
-@pytest.mark.parametrize("of", EVERY_TYPE.values(), ids=EVERY_TYPE)
+@each("of", EVERY_TYPE.values())
 def test_files_show_keys_of_the_type(of: AirbyteType) -> None:
     (final,) = (file for file in table_files(merged_table(of)) if file.kind is FileKind.FINAL)
     text = KEYS[of][1] if of in KEYS else None
     assert (final.first_key, final.last_key) == (text, text)
 
 
-@pytest.mark.parametrize("of", EVERY_TYPE.values(), ids=EVERY_TYPE)
+@each("of", EVERY_TYPE.values())
 def test_columns_members_and_items_of_the_type_are_named(of: AirbyteType) -> None:
     found = {column.column: column.type for column in columns(merged_table(of))}
     assert found["c"] in found["item"]
@@ -79,7 +79,7 @@ def test_columns_members_and_items_of_the_type_are_named(of: AirbyteType) -> Non
     assert views.columns(columns(merged_table(of))).rows
 
 
-@pytest.mark.parametrize("of", EVERY_TYPE.values(), ids=EVERY_TYPE)
+@each("of", EVERY_TYPE.values())
 def test_the_page_of_a_table_with_the_type_is_written(of: AirbyteType) -> None:
-    figures = table_figures(merged_table(of), OrphanUploads(FakeStore(), "lake/"))
+    figures = table_figures(merged_table(of), OrphanUploads(Bucket(), "lake/"))
     assert "<h2>shop.orders</h2>" in render(page("s3://lake/", [figures], [], START))

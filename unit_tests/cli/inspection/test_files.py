@@ -3,7 +3,6 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pyarrow as pa
-import pytest
 
 from destination_s3_spark.chain.events import (
     MergeData,
@@ -20,6 +19,7 @@ from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.schema.arrow import META_FIELDS
 from destination_s3_spark.schema.partitioning import Partitioning, PartitionSpec, Transform
 from destination_s3_spark.tables.runs.keys import CdcDeletion, KeySpec, encode_key, key_column, key_range
+from unit_tests.cases import each
 from unit_tests.cli.inspection.hand_made_chain import KEY, KEYED, SCHEMA, SCHEMA_AGAIN, SEED, START, HandMadeChain, add_data
 
 
@@ -48,7 +48,7 @@ def test_files_are_listed_by_kind_and_those_of_a_pending_generation_apart() -> N
     assert files[1].committed_at == START + timedelta(seconds=2)
 
 
-@pytest.mark.parametrize(("spec_key", "shown"), [(KEY, ("-5, a", "7, null")), (KEY[:1], (None, None))])
+@each(("spec_key", "shown"), [(KEY, ("-5, a", "7, null")), (KEY[:1], (None, None))])
 def test_files_that_are_sorted_by_key_show_its_range(spec_key: tuple[Field, ...], shown: tuple[str | None, str | None]) -> None:
     spec = KeySpec(spec_key, None, None, CdcDeletion.HARD)
     first, last = encode_key([pa.array([-5, 7]), pa.array(["a", None])], [Scalar.INTEGER, Scalar.STRING]).to_pylist()

@@ -5,8 +5,6 @@ from dataclasses import replace
 from datetime import timedelta
 from html import escape
 
-import pytest
-
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.cli.inspection.commits import MergeCost, SyncEnd
 from destination_s3_spark.cli.inspection.summary import PublisherState, ReaderState
@@ -26,6 +24,7 @@ from destination_s3_spark.cli.report.table_charts import (
     throughput,
 )
 from destination_s3_spark.tables.found import UnreadTable
+from unit_tests.cases import each
 from unit_tests.cli.report.figures import ROWS, START, at, commit, figures, file, sync, value
 
 EMPTY = replace(figures(syncs=0), schemas=())
@@ -73,7 +72,6 @@ def test_very_many_commits_are_thinned_and_the_page_says_so() -> None:
     assert len(html(table)) < 500_000
 
 
-@pytest.mark.slow
 def test_a_page_of_very_many_tables_is_folded_and_small() -> None:
     text = html(*(figures(f"table {number}", 300) for number in range(100)))
 
@@ -197,7 +195,7 @@ def test_what_is_unfinished_behind_or_lost_is_at_the_top() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each(
     ("reader", "what"),
     [
         (
@@ -235,7 +233,7 @@ def timeline(changes: list[RecordedChange]) -> list[str]:
     return [" ".join(re.sub(r"<[^>]*>", " ", item).split()) for item in items]
 
 
-@pytest.mark.parametrize(("size", "costly"), [(10**9, False), (10**9 + 1, True)])
+@each(("size", "costly"), [(10**9, False), (10**9 + 1, True)])
 def test_costly_merges_of_large_tables_are_something_to_look_at(size: int, costly: bool) -> None:
     cost = MergeCost(2, 100, 2 * size, size / 50, "The setting tables.merge helps")
     table = replace(figures(), merges=cost)

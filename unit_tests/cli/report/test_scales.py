@@ -13,11 +13,12 @@ from destination_s3_spark.cli.report.scales import (
     size_scale,
     time_ticks,
 )
+from unit_tests.cases import each
 
 START = datetime(2026, 2, 27, 23, 58, 30, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
+@each(
     ("most", "labels", "unit"),
     [
         (0, ["0", "1"], "rows"),
@@ -40,7 +41,7 @@ def test_axes_of_quantities_may_have_fractions() -> None:
     assert [tick.text for tick in measure_scale(0.013, "%").ticks] == ["0", "0.005", "0.01", "0.015"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("most", "labels", "unit"),
     [(3, ["0", "1", "2", "3"], "B"), (1_500, ["0", "0.5", "1", "1.5"], "kB"), (12 * 10**12, ["0", "5", "10", "15"], "TB")],
 )
@@ -50,7 +51,7 @@ def test_axes_of_sizes_have_a_suitable_unit(most: int, labels: list[str], unit: 
     assert ([tick.text for tick in scale.ticks], scale.unit) == (labels, unit)
 
 
-@pytest.mark.parametrize(
+@each(
     ("span", "labels"),
     [
         (timedelta(0), ["23:58:30"]),
@@ -83,7 +84,7 @@ def test_places_have_as_many_labels_as_have_room() -> None:
     assert many[0].at == pytest.approx(0.5 / 60)
 
 
-@pytest.mark.parametrize(
+@each(
     ("sizes", "bounds"),
     [
         ([0], (1, 2)),
