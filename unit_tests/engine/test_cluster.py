@@ -12,6 +12,7 @@ from destination_s3_spark.engine.cluster import Cluster, package_archive, requir
 from destination_s3_spark.engine.environment import Environment, environment
 from destination_s3_spark.errors import ConfigError, TransientError
 from destination_s3_spark.kernel import HOW_LINES_ARE_TYPED
+from unit_tests.cases import each
 
 
 class Context:
@@ -69,7 +70,7 @@ def test_one_executor_that_cannot_work_is_enough_for_an_error() -> None:
         require_working_executors(context(environment(), Environment(environment().python, {})))
 
 
-@pytest.mark.parametrize(
+@each(
     ("answer", "said"),
     [
         (Environment("3.9", environment().packages), r"They need Python .* \(it has 3\.9\).*spark\.pyspark\.python"),

@@ -8,9 +8,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from destination_s3_spark.engine.environment import PACKAGES, Environment, environment, shortcomings
+from unit_tests.cases import each
 
 TASK_MODULES = (
     "capture.group",
@@ -43,12 +42,12 @@ def test_this_process_knows_what_it_runs_in_and_lacks_nothing() -> None:
     assert environment(["no-such-package"]).packages == {"no-such-package": None}
 
 
-@pytest.mark.parametrize("packages", [{}, {"pyarrow": "26.1.0"}, {"msgspec": "0.22.0"}, {"tzdata": "2030.4"}])
+@each("packages", [{}, {"pyarrow": "26.1.0"}, {"msgspec": "0.22.0"}, {"tzdata": "2030.4"}])
 def test_releases_that_understand_each_other_are_fine(packages: dict[str, str]) -> None:
     assert shortcomings(executor(**packages), DRIVER) is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("packages", "named"),
     [
         ({"pyarrow": None}, "pyarrow 26.0.1 (it has none)"),

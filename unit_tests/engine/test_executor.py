@@ -8,6 +8,7 @@ import pytest
 
 from destination_s3_spark.engine import executor
 from destination_s3_spark.errors import ConfigError
+from unit_tests.cases import each
 
 GIVEN = {
     "SPARK_DRIVER_URL": "spark://CoarseGrainedScheduler@10.0.0.1:7078",
@@ -43,7 +44,7 @@ def test_the_backend_gets_what_spark_put_into_the_pod() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each(
     ("without", "said"), [("SPARK_EXECUTOR_ID", "for pods that Spark makes: SPARK_EXECUTOR_ID must"), ("JAVA_HOME", "no java on the PATH")]
 )
 def test_what_is_missing_is_named(without: str, said: str) -> None:

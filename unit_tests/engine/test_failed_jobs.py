@@ -46,7 +46,7 @@ from destination_s3_spark.tables.merge.task import CompactTask, MergeTask
 from destination_s3_spark.tables.stored.rewrite import RewriteTask
 from destination_s3_spark.tables.updates.choice import rebuild_of
 from destination_s3_spark.tables.updates.resources import Resources, TaskResources
-from unit_tests.rotation import taken
+from unit_tests.sampling import sample
 from unit_tests.sync.inline_lake import InlineLake, line, state, status
 
 pytestmark = pytest.mark.slow
@@ -297,9 +297,10 @@ def test_every_job_of_an_update_fails_in_some_case() -> None:
 
 
 TOGETHER = [name for name, case in CASES.items() if case.kind is not LandTask and case.command is None]
+OF_TOGETHER, OF_ALL = sample(TOGETHER, len(TOGETHER) // 2), sample([*CASES], len(CASES) // 2)
 
 
-@pytest.mark.parametrize("case", map(CASES.get, taken(TOGETHER, 2)), ids=taken(TOGETHER, 2))
+@pytest.mark.parametrize("case", map(CASES.get, OF_TOGETHER), ids=OF_TOGETHER)
 def test_what_two_tables_failed_in_together_each_does_alone(lake: InlineLake, failing: Failing, case: Case) -> None:
     begin(lake, case)
     failing.fail(case.kind, 1)
@@ -308,7 +309,7 @@ def test_what_two_tables_failed_in_together_each_does_alone(lake: InlineLake, fa
     expect_at_rest(lake, case)
 
 
-@pytest.mark.parametrize("case", map(CASES.get, taken([*CASES], 2, 1)), ids=taken([*CASES], 2, 1))
+@pytest.mark.parametrize("case", map(CASES.get, OF_ALL), ids=OF_ALL)
 def test_what_always_fails_ends_the_sync_and_the_next_one_clears_up(lake: InlineLake, failing: Failing, case: Case) -> None:
     begin(lake, case)
     failing.fail(case.kind, EVERY_TIME)

@@ -13,6 +13,7 @@ import pytest
 from destination_s3_spark.engine.failures import Symptom, innermost, job_failure, start_failure, symptom
 from destination_s3_spark.engine.jvm import JvmOutput, quoted
 from destination_s3_spark.errors import ConfigError, TransientError
+from unit_tests.cases import each
 
 STACK = """Exception in thread "main" java.lang.IllegalArgumentException: basedir must be absolute: ?/.ivy2/local
 \tat org.apache.ivy.util.Checks.checkAbsolute(Checks.java:48)
@@ -39,7 +40,7 @@ def ended(code: int, said: str) -> Any:
     return EndedJvm(process, output)
 
 
-@pytest.mark.parametrize(
+@each(
     ("code", "said", "words", "memory"),
     [
         (1, STACK, "basedir must be absolute: ?/.ivy2/local", False),
@@ -80,7 +81,7 @@ QUEUE = (
 )
 
 
-@pytest.mark.parametrize(
+@each(
     ("said", "kind", "words"),
     [
         (FORBIDDEN, ConfigError, 'Spark did not start: pods is forbidden: User "x" cannot create resource "pods".'),

@@ -15,6 +15,7 @@ from destination_s3_spark.engine.cluster import Cluster
 from destination_s3_spark.engine.kubernetes import DRIVER_POD, IMAGE_VARIABLE, NAMESPACE, Kubernetes
 from destination_s3_spark.errors import ConfigError, SyncError, TransientError
 from destination_s3_spark.sync.check import check_cluster
+from unit_tests.cases import each
 from unit_tests.conftest import Reply, S3Proxy
 from unit_tests.sync.test_check import TEMPLATE
 from unit_tests.sync.test_check import on as config_on
@@ -154,7 +155,7 @@ def test_the_namespace_is_the_configurations_or_the_pods_or_the_tokens(tmp_path:
         namespace(conf={}, token="a.b.c")
 
 
-@pytest.mark.parametrize(
+@each(
     ("conf", "environ", "said"),
     [
         (GIVEN, {}, r"Set spark\.kubernetes\.container\.image in spark\.conf"),
@@ -199,7 +200,7 @@ def test_a_check_of_airbyte_that_is_told_no_image_tries_all_but_executors(tmp_pa
     assert "To try executors too, set spark.kubernetes.container.image in spark.conf" in (manager.untried() or "")
 
 
-@pytest.mark.parametrize(
+@each(
     ("conf", "environ"), [({"spark.kubernetes.container.image": "connector:1"}, IN_CHECK), ({}, IN_AIRBYTE), ({}, {}), ({}, {"X": "check"})]
 )
 def test_executors_are_tried_where_their_image_is_known_and_outside_of_airbytes_checks(
@@ -259,7 +260,7 @@ def ended(code: int, reason: str = "Error") -> dict[str, Any]:
     return {"terminated": {"exitCode": code, "reason": reason}}
 
 
-@pytest.mark.parametrize(
+@each(
     ("states", "kind", "said"),
     [
         ([{"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}], ConfigError, r"\(ImagePullBackOff\): not found\. Name an"),

@@ -8,13 +8,14 @@ import pytest
 
 from destination_s3_spark.engine.kubernetes_api import KubernetesApi, Refused
 from destination_s3_spark.errors import ConfigError, SyncError, TransientError
+from unit_tests.cases import each
 
 FORBIDDEN = 'pods is forbidden: User "system:serviceaccount:jobs:nobody" cannot create resource "pods"'
 RESTRICTED = 'pods "exec-1" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true'
 QUOTA = 'pods "exec-1" is forbidden: exceeded quota: compute, requested: memory=2432Mi, used: memory=4Gi, limited: memory=5Gi'
 
 
-@pytest.mark.parametrize(
+@each(
     ("token", "status", "message", "kind", "said"),
     [
         ("token", 401, "Unauthorized", ConfigError, r"does not accept the token \(401\)"),

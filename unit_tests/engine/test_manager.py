@@ -14,10 +14,11 @@ from destination_s3_spark.engine.session import manager_of
 from destination_s3_spark.engine.yarn import Yarn
 from destination_s3_spark.errors import TransientError
 from destination_s3_spark.sync.check import check_cluster
+from unit_tests.cases import each
 from unit_tests.sync.test_check import TEMPLATE, on
 
 
-@pytest.mark.parametrize(("master", "kind"), [("spark://host:7077", Manager), ("yarn", Yarn), ("k8s://https://host:6443", Kubernetes)])
+@each(("master", "kind"), [("spark://host:7077", Manager), ("yarn", Yarn), ("k8s://https://host:6443", Kubernetes)])
 def test_each_kind_of_master_has_its_manager(master: str, kind: type[Manager]) -> None:
     assert type(manager_of(Cluster(master, "python3", 1), {}, Path("unused"))) is kind
 
@@ -32,7 +33,7 @@ def test_the_driver_is_where_its_way_to_the_master_begins() -> None:
     assert driver_host([("no-such-host.invalid", 1)]) == {}
 
 
-@pytest.mark.parametrize(
+@each(
     ("conf", "memory"),
     [
         ({}, "1408m"),
@@ -45,7 +46,7 @@ def test_memory_for_python_is_asked_for_unless_the_user_says_how_much(conf: dict
     assert python_memory(conf).get("spark.executor.memoryOverhead") == memory
 
 
-@pytest.mark.parametrize(("text", "size"), [("1g", 1024), ("512m", 512), ("512", 512), ("2048kb", 2), ("1T", 1024**2), ("much", None)])
+@each(("text", "size"), [("1g", 1024), ("512m", 512), ("512", 512), ("2048kb", 2), ("1T", 1024**2), ("much", None)])
 def test_sizes_are_read_as_spark_reads_them(text: str, size: int | None) -> None:
     assert megabytes(text) == size
 

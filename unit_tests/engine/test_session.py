@@ -20,6 +20,7 @@ from destination_s3_spark.engine.outcome import outcome_of
 from destination_s3_spark.engine.session import DriverSession, SparkSettings, local_cores
 from destination_s3_spark.errors import Bug, ConfigError, DataError, SyncError, TransientError
 from destination_s3_spark.stream_id import StreamId
+from unit_tests.cases import each
 
 pytestmark = pytest.mark.slow
 
@@ -289,7 +290,7 @@ def test_a_jvm_without_room_on_its_heap_is_said_to_want_memory(engine: Engine) -
         context._jvm.java.util.Collections.nCopies(2**30, "x").toArray()
 
 
-@pytest.mark.parametrize(("master", "cores"), [("local", 1), ("local[3]", 3), ("local[*]", available_cpus())])
+@each(("master", "cores"), [("local", 1), ("local[3]", 3), ("local[*]", available_cpus())])
 def test_cores_of_a_local_master(master: str, cores: int) -> None:
     assert local_cores(master) == cores
 

@@ -14,6 +14,7 @@ from destination_s3_spark.engine.cluster import Cluster
 from destination_s3_spark.engine.manager import Manager, no_executors
 from destination_s3_spark.engine.waiting import ended_without_hope, give_up_without_executors
 from destination_s3_spark.errors import ConfigError, SyncError, TransientError
+from unit_tests.cases import each
 
 
 def test_a_cluster_without_executors_is_transient_and_names_what_to_look_at() -> None:
@@ -68,7 +69,7 @@ def test_a_job_without_executors_is_given_up() -> None:
         failing_job(session, of_spark(0.01), "Job 0 cancelled", lambda: session.cancelled.wait(10))
 
 
-@pytest.mark.parametrize("members", [(1, 1, 3), ()], ids=["executors come", "the session ends"])
+@each("members", [(1, 1, 3), ()])
 def test_other_ends_of_a_job_are_its_own(members: tuple[int, ...]) -> None:
     session = Session(*members)
 
