@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -41,9 +40,7 @@ def in_turn(lake: Lake, numbers: Iterable[int]) -> Iterator[bytes]:
     before = len(lake.states)
     for count, number in enumerate(numbers, start=1):
         yield checkpoint(number)
-        while len(lake.states) < before + count:
-            time.sleep(0.002)
-            yield b""
+        yield from lake.silence(before + count)
 
 
 def rest(lake: Lake) -> Iterator[bytes]:

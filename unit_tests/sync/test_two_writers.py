@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -37,19 +36,12 @@ def once(action: str, key_contains: str, effect: Callable[[], object]) -> Hook:
     return hook
 
 
-def committed(lake: Lake, count: int) -> Iterator[bytes]:
-    """Input that says nothing until so many STATEs are back."""
-    while len(lake.states) < count:
-        time.sleep(0.02)
-        yield b""
-
-
 def test_a_second_writer_of_a_table_fences_the_first(lake: Lake, other: Lake) -> None:
     lake.limits = AT_ONCE
 
     def blocks() -> Iterator[bytes]:
         yield from [*users([1, 2]), state(2)]
-        yield from committed(lake, 1)
+        yield from lake.silence(1)
         other.sync(catalog(stream(sync_id=2)), [*users([11, 12]), state(12), complete()])
         yield from [*users([3, 4]), state(4), complete()]
 
@@ -100,7 +92,7 @@ def test_syncs_of_different_tables_do_not_disturb_each_other(lake: Lake, other: 
 
     def blocks() -> Iterator[bytes]:
         yield from [*users([1]), state(1)]
-        yield from committed(lake, 1)
+        yield from lake.silence(1)
         other.sync(catalog(stream("orders")), [*users([5], "orders"), state(5, "orders"), complete("orders")])
         yield from [*users([2]), state(2), complete()]
 
