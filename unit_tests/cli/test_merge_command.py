@@ -1,28 +1,25 @@
-"""`merge` as an operator or a scheduler runs it: beside syncs, killed at each of its calls, and after syncs that died."""
+"""`merge` as an operator or a scheduler runs it: beside syncs, ended at each of its calls, and after syncs that died."""
 
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from math import inf
-from threading import Lock
+from itertools import count
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from destination_s3_spark.cli.maintenance import OWNER_CHECK_EVERY_S
-from integration_tests.connector import Connector
-from integration_tests.lake import ProcessLake
-from integration_tests.s3_proxy import Fault, S3Call, S3Proxy, When, s3_proxy
-from unit_tests.lake.buckets import S3Server, new_bucket
+from unit_tests.lake.inline_connector import InlineConnector
+from unit_tests.lake.lake import AT_ONCE, Lake
+from unit_tests.lake.memory_bucket import Crash, Fate, S3Call
 from unit_tests.lake.messages import JsonObject, catalog
 from unit_tests.lake.outcome import BUCKET_PATH, Outcome
 from unit_tests.lake.shop import complete, record, state, stream
-from unit_tests.rotation import taken
+from unit_tests.sampling import sample
 
 SCHEMA: JsonObject = {"type": "object", "properties": {"id": {"type": "integer"}, "round": {"type": "integer"}}}
 RAW: JsonObject = {"raw_tables": True, "history": [{"stream": "versioned"}, {"stream": "even*"}]}
@@ -30,10 +27,8 @@ LATER: JsonObject = {**RAW, "merge": [{"stream": "*", "at_least_every_hours": 10
 DEDUP: JsonObject = {"schema": SCHEMA, "mode": "append_dedup", "primary_key": [["id"]], "cursor_field": ["round"]}
 MOST_CALLS = 90
 """More than a merge of one table makes."""
-ANSWER_S = 20
-"""Less than the time after which the command looks for a takeover while it waits for an answer."""
-EVERY = 8
-"""A run kills after every so many calls, beginning with another one each day."""
+MOMENTS = 15
+"""So many of these calls are tried with each commit, all at night."""
 
 
 def dedup(*names: str, sync_id: int = 7, **more: Any) -> JsonObject:
@@ -54,11 +49,11 @@ def after(*rounds: int) -> list[tuple[int, int]]:
     return [(1, rounds[-1]), (2, rounds[-1]), *((100 + number, number) for number in rounds)]
 
 
-def table(lake: ProcessLake, name: str) -> list[tuple[int, int]]:
+def table(lake: Lake, name: str) -> list[tuple[int, int]]:
     return sorted((row["id"], row["round"]) for row in lake.rows(("shop", name)))
 
 
-def versions(lake: ProcessLake, name: str) -> list[tuple[int, int, bool]]:
+def versions(lake: Lake, name: str) -> list[tuple[int, int, bool]]:
     """A history, as (id, round, whether it is valid)."""
     keys = lake.bucket.list_keys(f"{BUCKET_PATH}/airbyte_history/shop/{name}/1/")
     files = [pq.read_table(pa.BufferReader(lake.bucket.read(key))) for key in keys]
@@ -71,27 +66,35 @@ def every_version(*rounds: int) -> list[tuple[int, int, bool]]:
     return sorted([*of_two, *((100 + number, number, True) for number in rounds)])
 
 
-def operate(connector: Connector, command: str, *options: str) -> tuple[int, str]:
-    with connector.run(command, *options, config=connector.config()) as running:
-        done = running.end_input().finish()
+def operate(connector: InlineConnector, command: str, *options: str) -> tuple[int, str]:
+    done = connector.run(command, *options)
     assert done.exit_code in (0, 1), done.describe()
-    return done.exit_code, b"".join(done.lines).decode()
+    return done.exit_code, done.text
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Before a call of this action on such keys, or on those of the table's files, with so many like it before."""
+
+    action: str
+    key: str = ""
+    skip: int = 0
 
 
 OVERTAKEN = {
-    "before_it_opens_the_table": Fault("PutObject", "/chain/"),
-    "while_it_merges": Fault("CreateMultipartUpload"),
-    "before_its_block": Fault("PutObject", "/chain/", skip=1),
-    "after_its_block": Fault("CompleteMultipartUpload"),
+    "before_it_opens_the_table": Moment("PutObject", "/chain/"),
+    "while_it_merges": Moment("CreateMultipartUpload"),
+    "before_its_block": Moment("PutObject", "/chain/", skip=1),
+    "after_its_block": Moment("CompleteMultipartUpload"),
 }
 """When another sync begins, by the name of the table that is merged."""
 TABLES = ("users", "orders", "versioned", "beside_running", "beside_idle", "died", "refreshed", *OVERTAKEN)
 
 
 @pytest.fixture(scope="module")
-def lake(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> ProcessLake:
+def lake(make_lake: Callable[[], Lake]) -> Lake:
     """Tables with a merged round and one that waits, and one that has nothing to merge. Each test has some of its own."""
-    lake = ProcessLake.of(new_bucket(moto), tmp_path_factory.mktemp("lake"))
+    lake = make_lake()
     connector = lake.connector(tables=LATER)
     viewers = stream("viewers", schema=SCHEMA)
     connector.write(catalog(*dedup(*TABLES)["streams"], viewers), messages(0, *TABLES, "viewers")).expect_success()
@@ -100,7 +103,7 @@ def lake(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> ProcessLak
     return lake
 
 
-def test_it_merges_what_waits_and_the_tables_are_as_after_a_sync(lake: ProcessLake) -> None:
+def test_it_merges_what_waits_and_the_tables_are_as_after_a_sync(lake: Lake) -> None:
     connector = lake.connector(tables=RAW)
     connector.write(dedup("users"), messages(2, "users"), tables=LATER).expect_success()
     code, said = operate(connector, "merge", "--stream", "us*")
@@ -118,8 +121,7 @@ def test_it_merges_what_waits_and_the_tables_are_as_after_a_sync(lake: ProcessLa
     lake.verify_at_rest({"users", "orders"})
 
 
-@pytest.mark.turns
-def test_a_history_gets_every_version_that_waited(lake: ProcessLake) -> None:
+def test_a_history_gets_every_version_that_waited(lake: Lake) -> None:
     connector = lake.connector(tables=RAW)
     connector.write(dedup("versioned"), messages(2, "versioned"), tables=LATER).expect_success()
     assert versions(lake, "versioned") == every_version(0)
@@ -132,36 +134,33 @@ def test_a_history_gets_every_version_that_waited(lake: ProcessLake) -> None:
     lake.verify_at_rest({"versioned"})
 
 
-@pytest.mark.turns
-def test_a_sync_that_is_running_keeps_its_table_and_the_others_are_merged(lake: ProcessLake) -> None:
-    connector = lake.connector(tables=RAW, batching={"max_batch_age_s": 1})
-    sent = messages(2, "beside_running")
-    with connector.start(dedup("beside_running", sync_id=8)) as sync:
-        sync.send(*sent[:-1]).wait_for_states(1)
+def test_a_sync_that_is_running_keeps_its_table_and_the_others_are_merged(lake: Lake) -> None:
+    running, sent = replace(lake, limits=AT_ONCE, states=[]), messages(2, "beside_running")
+
+    def blocks() -> Iterator[bytes]:
+        yield from sent[:-1]
+        yield from running.silence(1)
         code, said = operate(lake.connector(tables=RAW), "merge", "--stream", "beside_*")
         assert code == 1
         assert "shop.beside_running: failed. A sync may be writing to it (sync id 8, " in said
         assert "shop.beside_idle: merged 3 rows of 1 run" in said
-        sync.send(sent[-1]).end_input().finish().expect_success()
+        yield sent[-1]
+
+    running.sync(dedup("beside_running", sync_id=8), blocks(), tables=RAW)
     assert (table(lake, "beside_running"), table(lake, "beside_idle")) == (after(0, 1, 2), after(0, 1))
     lake.verify()
 
 
 @pytest.fixture(scope="module")
-def overtaken(lake: ProcessLake) -> dict[str, tuple[int, str]]:
+def overtaken(lake: Lake) -> dict[str, tuple[int, str]]:
     """What the command said of each table, which a sync took over, and left as expected; and so did one more sync of all."""
     connector, found = lake.connector(tables=RAW), {}
-    for name, planned in OVERTAKEN.items():
-        sync, won, running = partial(connector.write, dedup(name, sync_id=9), messages(2, name)), list[Outcome](), Lock()
-        with s3_proxy(lake.bucket.server.endpoint) as proxy:
-            key = planned.key_contains or f"/shop/{name}/"
-            # From its first look on, the command may end its tasks and abort what they began, and would not know of a later upload.
-            until = time.monotonic() + OWNER_CHECK_EVERY_S if planned.action == "CreateMultipartUpload" else inf
-            effect = partial(_run_once, sync, won, running, until)
-            proxy.inject(Fault(planned.action, key, status=None, skip=planned.skip, effect=effect))
-            found[name] = operate(lake.connector(proxy.endpoint, tables=RAW), "merge", "--stream", name)
-        with running:
-            assert len(won) == 1, name
+    for name, moment in OVERTAKEN.items():
+        won: list[Outcome] = []
+        lake.memory.hook = _runs_once(moment, name, partial(connector.write, dedup(name, sync_id=9), messages(2, name)), won)
+        found[name] = operate(lake.connector(tables=RAW), "merge", "--stream", name)
+        lake.memory.hook = None
+        assert len(won) == 1, name
         assert table(lake, name) == after(0, 1, 2), name
     connector.write(dedup(*OVERTAKEN), messages(3, *OVERTAKEN)).expect_success()
     assert {name: table(lake, name) for name in OVERTAKEN} == dict.fromkeys(OVERTAKEN, after(0, 1, 2, 3))
@@ -169,21 +168,17 @@ def overtaken(lake: ProcessLake) -> dict[str, tuple[int, str]]:
     return found
 
 
-def _run_once(sync: Callable[[], Outcome], won: list[Outcome], running: Lock, until: float, _: S3Call) -> None:
-    """Run a sync before the first call. Further ones wait for its end: on a slow machine the first is given up and sent again before.
+def _runs_once(moment: Moment, name: str, sync: Callable[[], Outcome], won: list[Outcome]) -> Callable[[S3Call], None]:
+    """Return a hook that runs a sync at the moment. The calls of the sync pass."""
+    alike, key = count(), moment.key or f"/shop/{name}/"
 
-    The command may have ended by then. A request that waited for long, or until `until`, is not passed on: nobody would ever know of an
-    upload it begins.
-    """
-    began = time.monotonic()
-    with running:
-        if not won:
+    def hook(call: S3Call) -> None:
+        if call.action == moment.action and key in call.key and next(alike) == moment.skip:
             won.append(sync().expect_success())
-    if time.monotonic() > min(began + ANSWER_S, until):
-        raise TimeoutError
+
+    return hook
 
 
-@pytest.mark.turns
 @pytest.mark.parametrize("moment", OVERTAKEN)
 def test_a_sync_that_begins_meanwhile_goes_first(overtaken: dict[str, tuple[int, str]], moment: str) -> None:
     code, said = overtaken[moment]
@@ -194,12 +189,12 @@ def test_a_sync_that_begins_meanwhile_goes_first(overtaken: dict[str, tuple[int,
         assert f"shop.{moment}: failed. A sync has begun and taken the table over" in said
 
 
-@pytest.mark.turns
-def test_after_a_sync_that_died_it_merges_when_told_and_the_next_attempt_doubles_nothing(lake: ProcessLake) -> None:
-    connector = lake.connector(tables=RAW)
-    with s3_proxy(lake.bucket.server.endpoint) as proxy, lake.connector(proxy.endpoint, tables=RAW).start(dedup("died")) as sync:
-        proxy.inject(Fault("CreateMultipartUpload", f"{BUCKET_PATH}/shop/", status=0, times=1, effect=lambda _: sync.kill()))
-        assert sync.send(*messages(2, "died")).end_input().finish().exit_code < 0
+def test_after_a_sync_that_died_it_merges_when_told_and_the_next_attempt_doubles_nothing(lake: Lake) -> None:
+    connector, files = lake.connector(tables=RAW), f"{BUCKET_PATH}/shop/"
+    lake.memory.hook = lambda call: Fate.CRASH_BEFORE if call.action == "CreateMultipartUpload" and call.key.startswith(files) else None
+    with pytest.raises(Crash):
+        lake.sync(dedup("died"), messages(2, "died"), tables=RAW)
+    lake.memory.hook = None
     code, said = operate(connector, "merge", "--stream", "died")
     assert code == 1
     assert "A sync may be writing to it (sync id 7, " in said
@@ -211,13 +206,10 @@ def test_after_a_sync_that_died_it_merges_when_told_and_the_next_attempt_doubles
     lake.verify_at_rest({"died"})
 
 
-@pytest.mark.turns
-def test_a_refresh_that_is_not_finished_is_left_alone(lake: ProcessLake) -> None:
-    connector = lake.connector(tables=RAW, batching={"max_batch_age_s": 1})
+def test_a_refresh_that_is_not_finished_is_left_alone(lake: Lake) -> None:
+    connector = lake.connector(tables=RAW)
     sent, refresh = messages(2, "refreshed"), dedup("refreshed", generation=2, minimum_generation=2)
-    with connector.start(refresh) as sync:
-        sync.send(*sent[:-1]).wait_for_states(1)
-        sync.kill()
+    lake.killed(refresh, sent[:-1], tables=RAW)
     code, said = operate(connector, "merge", "--take-over", "--stream", "refreshed")
     assert (code, said) == (
         0,
@@ -228,44 +220,36 @@ def test_a_refresh_that_is_not_finished_is_left_alone(lake: ProcessLake) -> None
     assert table(lake, "refreshed") == after(2)
 
 
-def killed(lake: ProcessLake, proxy: S3Proxy, name: str, calls: int) -> Outcome:
-    """Run the command for a table through the proxy, and kill it after so many calls about the table."""
-    connector = lake.connector(proxy.endpoint, tables=RAW)
-    about_it = frozenset({"DeleteObjects", "ListMultipartUploads"})
-    with connector.run("merge", "--stream", name, config=connector.config()) as merge:
-        proxy.forget()
-        proxy.inject(
-            Fault(
-                only=lambda call: name in call.key or call.action in about_it,
-                status=0,
-                times=1,
-                skip=calls,
-                when=When.AFTER,
-                effect=lambda _: merge.kill(),
-            )
-        )
-        return merge.end_input().finish()
+def dies(lake: Lake, name: str, calls: int) -> bool:
+    """Run the command for a table, and end it after so many calls about the table. Returns whether it made as many."""
+    so_far = count()
+
+    def hook(call: S3Call) -> Fate | None:
+        is_about_it = name in call.key or call.action in {"DeleteObjects", "ListMultipartUploads"}
+        return Fate.CRASH_AFTER if is_about_it and next(so_far) == calls else None
+
+    lake.memory.hook = hook
+    try:
+        assert lake.connector(tables=RAW).run("merge", "--stream", name).exit_code == 0
+    except Crash:
+        return True
+    finally:
+        lake.memory.hook = None
+    return False
 
 
-@pytest.mark.turns
-@pytest.mark.slow
-def test_killed_at_any_call_it_leaves_tables_that_the_next_merge_or_the_next_sync_makes_right(
-    moto: S3Server, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    lake = ProcessLake.of(new_bucket(moto), tmp_path_factory.mktemp("deaths"))
-    moments = taken(range(MOST_CALLS), EVERY)
+def test_killed_at_any_call_it_leaves_tables_that_the_next_merge_or_the_next_sync_makes_right(make_lake: Callable[[], Lake]) -> None:
+    lake, moments = make_lake(), sample(range(MOST_CALLS), MOMENTS)
     names = [f"{'even' if number % 2 == 0 else 'odd'}_{number:02}" for number in range(len(moments))]
     connector = lake.connector(tables=RAW)
     for number in range(2):
         connector.write(dedup(*names), messages(number, *names), tables=LATER).expect_success()
     died: list[str] = []
-    with s3_proxy(lake.bucket.server.endpoint) as proxy:
-        for calls, name in zip(moments, names, strict=True):
-            outcome = killed(lake, proxy, name, calls)
-            if outcome.exit_code == 0:
-                break
-            died.append(name)
-            assert table(lake, name) in (after(0), after(0, 1)), f"killed after {calls} calls"
+    for calls, name in zip(moments, names, strict=True):
+        if not dies(lake, name, calls):
+            break
+        died.append(name)
+        assert table(lake, name) in (after(0), after(0, 1)), f"killed after {calls} calls"
     assert 15 < moments[len(died)] < MOST_CALLS, died
     lake.verify()
 
@@ -278,7 +262,7 @@ def test_killed_at_any_call_it_leaves_tables_that_the_next_merge_or_the_next_syn
     lake.verify_at_rest()
 
 
-def whole(lake: ProcessLake, names: Sequence[str], expected: list[tuple[int, int]]) -> None:
+def whole(lake: Lake, names: Sequence[str], expected: list[tuple[int, int]]) -> None:
     tables = lake.tables([("shop", name) for name in names])
     assert {stream: sorted((row["id"], row["round"]) for row in rows) for stream, rows in tables.items()} == {
         ("shop", name): expected for name in names

@@ -1,4 +1,4 @@
-"""The test kit itself: a broken chain is refused, and the proxy knows what a request is and fails it as told."""
+"""The reader of chains that judges what syncs leave: a broken chain is refused."""
 
 from __future__ import annotations
 
@@ -10,11 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from botocore.exceptions import ClientError, ConnectionClosedError
 
-from integration_tests.lake import ProcessLake
-from integration_tests.s3_proxy import Fault, S3Proxy, When, s3_action
-from unit_tests.cases import each
+from destination_s3_spark.storage.settings import S3Settings
 from unit_tests.lake.buckets import Bucket
 from unit_tests.lake.chain_reader import INTERNAL, Json, read_chains
 from unit_tests.lake.contents import USERS
@@ -64,24 +61,30 @@ def store(bucket: Bucket, blocks: list[Json], *files: str) -> None:
         client.put_object(Bucket=bucket.name, Key=key, Body=b"x")
 
 
-def test_a_sound_chain_is_read(moto_lake: ProcessLake) -> None:
-    store(moto_lake.bucket, sound_chain(), FIRST, MERGED)
-    chain = read_chains(moto_lake.bucket)[USERS]
+@pytest.fixture
+def bucket(s3_settings: S3Settings) -> Bucket:
+    """An empty bucket."""
+    return Bucket.of(s3_settings)
+
+
+def test_a_sound_chain_is_read(bucket: Bucket) -> None:
+    store(bucket, sound_chain(), FIRST, MERGED)
+    chain = read_chains(bucket)[USERS]
     assert chain.rows == 20
     assert chain.final_keys == [FIRST, MERGED]
     assert chain.keys("delta") == []
 
 
-def test_an_unsettled_commit_counts_only_with_all_its_files(moto_lake: ProcessLake) -> None:
-    store(moto_lake.bucket, sound_chain()[:4], FIRST)
-    chain = read_chains(moto_lake.bucket)[USERS]
+def test_an_unsettled_commit_counts_only_with_all_its_files(bucket: Bucket) -> None:
+    store(bucket, sound_chain()[:4], FIRST)
+    chain = read_chains(bucket)[USERS]
     assert (chain.rows, chain.keys()) == (10, [FIRST])
 
 
 @pytest.mark.parametrize(("there", "counted"), [((FIRST, RUN), [FIRST, RUN]), ((FIRST, RUN, MERGED), [FIRST, MERGED])])
-def test_an_unsettled_merge_counts_only_with_all_its_files(moto_lake: ProcessLake, there: tuple[str, ...], counted: list[str]) -> None:
-    store(moto_lake.bucket, sound_chain()[:5], *there)
-    assert read_chains(moto_lake.bucket)[USERS].keys() == counted
+def test_an_unsettled_merge_counts_only_with_all_its_files(bucket: Bucket, there: tuple[str, ...], counted: list[str]) -> None:
+    store(bucket, sound_chain()[:5], *there)
+    assert read_chains(bucket)[USERS].keys() == counted
 
 
 BREAKAGES: dict[str, Callable[[list[Json]], Any]] = {
@@ -104,46 +107,9 @@ BREAKAGES: dict[str, Callable[[list[Json]], Any]] = {
 
 
 @pytest.mark.parametrize("breakage", BREAKAGES.values(), ids=BREAKAGES.keys())
-def test_a_broken_chain_is_refused(moto_lake: ProcessLake, breakage: Callable[[list[Json]], Any]) -> None:
+def test_a_broken_chain_is_refused(bucket: Bucket, breakage: Callable[[list[Json]], Any]) -> None:
     blocks = sound_chain()
     breakage(blocks)
-    store(moto_lake.bucket, blocks, FIRST, MERGED)
+    store(bucket, blocks, FIRST, MERGED)
     with pytest.raises(AssertionError):
-        read_chains(moto_lake.bucket)
-
-
-REQUESTS = [
-    ("PUT", "/b/k%20/x", {}, ("PutObject", "k /x")),
-    ("PUT", "/b/k?partNumber=1&uploadId=u", {}, ("UploadPart", "k")),
-    ("PUT", "/b/k?partNumber=1&uploadId=u", {"x-amz-copy-source": "b/s"}, ("UploadPartCopy", "k")),
-    ("POST", "/b/k?uploads", {}, ("CreateMultipartUpload", "k")),
-    ("POST", "/b/k?uploadId=u", {}, ("CompleteMultipartUpload", "k")),
-    ("DELETE", "/b/k?uploadId=u", {}, ("AbortMultipartUpload", "k")),
-    ("DELETE", "/b/k", {}, ("DeleteObject", "k")),
-    ("POST", "/b?delete", {}, ("DeleteObjects", "")),
-    ("GET", "/b?list-type=2&prefix=p%2F", {}, ("ListObjects", "p/")),
-    ("GET", "/b?uploads&prefix=p", {}, ("ListMultipartUploads", "p")),
-    ("GET", "/b/k", {}, ("GetObject", "k")),
-    ("HEAD", "/b/k", {}, ("HeadObject", "k")),
-    ("HEAD", "/b", {}, ("HeadBucket", "")),
-    ("POST", "/", {}, ("STS", "")),
-]
-
-
-@each(("method", "path", "headers", "expected"), REQUESTS)
-def test_the_proxy_knows_the_action_of_a_request(method: str, path: str, headers: dict[str, str], expected: tuple[str, str]) -> None:
-    assert s3_action(method, path, headers) == expected
-
-
-def test_the_proxy_fails_the_calls_it_was_told_to_fail(moto_lake: ProcessLake, proxy: S3Proxy) -> None:
-    bucket = moto_lake.bucket.through(proxy.endpoint)
-    client = bucket.server.client()
-    proxy.inject(Fault("PutObject", skip=1, times=1))
-    proxy.inject(Fault("PutObject", key_contains="lost", status=0, when=When.AFTER))
-    client.put_object(Bucket=bucket.name, Key="first", Body=b"1")
-    with pytest.raises(ClientError, match="SlowDown"):
-        client.put_object(Bucket=bucket.name, Key="second", Body=b"2")
-    with pytest.raises(ConnectionClosedError):
-        client.put_object(Bucket=bucket.name, Key="lost-answer", Body=b"3")
-    assert bucket.list_keys() == ["first", "lost-answer"]
-    assert [call.status for call in proxy.calls if call.action == "PutObject"] == [200, 503, 0]
+        read_chains(bucket)
