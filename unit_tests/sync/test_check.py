@@ -16,9 +16,12 @@ from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import ClientLimits, S3Settings
 from destination_s3_spark.sync.check import check, check_cluster, check_forget
 from unit_tests.conftest import Reply
+from unit_tests.lake.memory_bucket import MemoryBucket, Refusal, S3Call
+from unit_tests.lake.memory_client import bucket_of
 
 ONCE = ClientLimits(attempts=1, connect_timeout_s=2, read_timeout_s=5)
 TEMPLATE = PathTemplate("lake/raw", None, None, datetime(2024, 1, 1, tzinfo=UTC), 1)
+ACCESS_DENIED = Refusal(403, "AccessDenied")
 SYNC_OPERATIONS = {
     "PutObject",
     "GetObject",
@@ -35,21 +38,26 @@ SYNC_OPERATIONS = {
 
 
 @pytest.fixture
+def memory(s3_settings: S3Settings) -> MemoryBucket:
+    return bucket_of(s3_settings)
+
+
+@pytest.fixture
 def proxied(s3_settings: S3Settings, s3_proxy: Any) -> S3Settings:
     return replace(s3_settings, endpoint=s3_proxy.endpoint, limits=ONCE)
 
 
-def left_behind(settings: S3Settings) -> list[Any]:
-    store = S3Store(replace(settings, limits=ONCE))
-    return [*store.list(""), *store.list_uploads("")]
+def left_behind(bucket: MemoryBucket) -> list[str]:
+    return [*bucket.objects, *bucket.uploads]
 
 
-def test_a_good_connection_passes_after_every_action_a_sync_needs_and_nothing_is_left(proxied: S3Settings, s3_proxy: Any) -> None:
-    check(proxied, TEMPLATE)
-    assert set(s3_proxy.operations()) == SYNC_OPERATIONS
-    keys = [call.target for call in s3_proxy.calls if call.operation == "PutObject"]
-    assert all(key.startswith(f"/{proxied.bucket}/lake/raw/airbyte_internal/check/") for key in keys)
-    assert left_behind(proxied) == []
+def test_a_good_connection_passes_after_every_action_a_sync_needs_and_nothing_is_left(
+    s3_settings: S3Settings, memory: MemoryBucket
+) -> None:
+    check(s3_settings, TEMPLATE)
+    assert set(memory.actions()) == SYNC_OPERATIONS
+    assert all(call.key.startswith("lake/raw/airbyte_internal/check/") for call in memory.calls if call.action == "PutObject")
+    assert left_behind(memory) == []
 
 
 def test_a_store_that_lists_the_uploads_of_one_key_alone_passes(proxied: S3Settings, s3_proxy: Any) -> None:
@@ -66,113 +74,116 @@ def test_a_store_that_lists_the_uploads_of_one_key_alone_passes(proxied: S3Setti
     assert s3_proxy.operations().count("ListMultipartUploads") == 3
 
 
-def test_objects_of_others_are_left_alone(s3_settings: S3Settings) -> None:
-    store = S3Store(replace(s3_settings, limits=ONCE))
-    store.put("lake/raw/airbyte_internal/check/of-somebody-else/object", b"x")
-    check(replace(s3_settings, limits=ONCE), TEMPLATE)
-    assert [info.key for info in store.list("")] == ["lake/raw/airbyte_internal/check/of-somebody-else/object"]
+def test_objects_of_others_are_left_alone(s3_settings: S3Settings, memory: MemoryBucket) -> None:
+    memory.put("lake/raw/airbyte_internal/check/of-somebody-else/object", b"x")
+    check(s3_settings, TEMPLATE)
+    assert [*memory.objects] == ["lake/raw/airbyte_internal/check/of-somebody-else/object"]
 
 
 @pytest.mark.parametrize("operation", sorted(SYNC_OPERATIONS))
-def test_a_missing_permission_is_named_and_what_can_be_is_cleaned_up(
-    proxied: S3Settings, s3_proxy: Any, s3_error: Any, operation: str
-) -> None:
-    s3_proxy.fail(operation, s3_error(403, "AccessDenied"))
+def test_a_missing_permission_is_named_and_what_can_be_is_cleaned_up(s3_settings: S3Settings, memory: MemoryBucket, operation: str) -> None:
+    memory.fail(operation, ACCESS_DENIED)
     with pytest.raises(ConfigError, match=re.escape(IAM_ACTIONS[operation])):
-        check(proxied, TEMPLATE)
-    s3_proxy.script = lambda call: call.forward()
+        check(s3_settings, TEMPLATE)
     if operation not in {"DeleteObjects", "ListObjectsV2", "AbortMultipartUpload", "ListMultipartUploads"}:
-        assert left_behind(proxied) == []
-
-
-def versioned(settings: S3Settings) -> None:
-    S3Store(settings).client.put_bucket_versioning(Bucket=settings.bucket, VersioningConfiguration={"Status": "Enabled"})
+        assert left_behind(memory) == []
 
 
 @pytest.mark.parametrize("keeps_versions", [False, True])
-def test_forgetting_is_tried_and_no_version_of_the_probe_is_left(proxied: S3Settings, s3_proxy: Any, keeps_versions: bool) -> None:
+def test_forgetting_is_tried_and_no_version_of_the_probe_is_left(
+    s3_settings: S3Settings, memory: MemoryBucket, keeps_versions: bool
+) -> None:
     if keeps_versions:
-        versioned(proxied)
-    check_forget(proxied, TEMPLATE)
-    assert set(s3_proxy.operations()) == {"PutObject", "DeleteObjects", "ListObjectVersions", "ListObjectsV2", "ListMultipartUploads"}
-    answer = S3Store(proxied).client.list_object_versions(Bucket=proxied.bucket)
-    assert not answer.keys() & {"Versions", "DeleteMarkers"}
+        memory.versioning = "Enabled"
+    check_forget(s3_settings, TEMPLATE)
+    assert set(memory.actions()) == {"PutObject", "DeleteObjects", "ListObjectVersions", "ListObjectsV2", "ListMultipartUploads"}
+    assert memory.versions == {}
 
 
-def test_rows_can_be_forgotten_in_a_store_that_has_no_versions(proxied: S3Settings, s3_proxy: Any, s3_error: Any) -> None:
-    s3_proxy.fail("ListObjectVersions", s3_error(501, "NotImplemented"))
-    check_forget(proxied, TEMPLATE)
-    assert s3_proxy.operations().count("ListObjectVersions") == 2
-    assert left_behind(proxied) == []
-
-
-DENIED = b"<Error><Key>k</Key><Code>AccessDenied</Code></Error>"
+def test_rows_can_be_forgotten_in_a_store_that_has_no_versions(s3_settings: S3Settings, memory: MemoryBucket) -> None:
+    memory.fail("ListObjectVersions", Refusal(501, "NotImplemented"))
+    check_forget(s3_settings, TEMPLATE)
+    assert memory.counts()["ListObjectVersions"] == 2
+    assert left_behind(memory) == []
 
 
 @pytest.mark.parametrize(
-    ("operation", "versions", "answer", "said"),
+    ("operation", "versions", "said"),
     [
-        ("ListObjectVersions", False, (403, DENIED), "Allow s3:ListBucketVersions "),
-        ("DeleteObjects", False, (403, DENIED), "Allow s3:DeleteObject "),
-        ("DeleteObjects", True, (403, DENIED), "s3:DeleteObjectVersion"),
-        ("DeleteObjects", True, (200, b"<DeleteResult>%b</DeleteResult>" % DENIED), "Allow s3:DeleteObjectVersion .* remove locks"),
-        ("DeleteObjects", True, (200, b"<DeleteResult/>"), "still has old versions .*Object Lock"),
+        ("ListObjectVersions", False, "Allow s3:ListBucketVersions "),
+        ("DeleteObjects", False, "Allow s3:DeleteObject "),
+        ("DeleteObjects", True, "s3:DeleteObjectVersion"),
     ],
 )
 def test_what_forget_needs_and_may_not_do_is_named(
-    proxied: S3Settings, s3_proxy: Any, s3_error: Any, operation: str, versions: bool, answer: tuple[int, bytes], said: str
+    s3_settings: S3Settings, memory: MemoryBucket, operation: str, versions: bool, said: str
 ) -> None:
-    versioned(proxied)
-    reply = replace(s3_error(answer[0], ""), body=answer[1])
-    s3_proxy.script = lambda call: reply if (call.operation, b"VersionId" in call.body) == (operation, versions) else call.forward()
+    memory.versioning = "Enabled"
+
+    def denied(call: S3Call) -> Refusal | None:
+        of_versions = "VersionId" in str(call.parameters.get("Delete"))
+        return ACCESS_DENIED if (call.action, of_versions) == (operation, versions) else None
+
+    memory.hook = denied
+    with pytest.raises(ConfigError, match=said):
+        check_forget(s3_settings, TEMPLATE)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (b"<Error><Key>k</Key><Code>AccessDenied</Code></Error>", "Allow s3:DeleteObjectVersion .* remove locks"),
+        (b"", "still has old versions .*Object Lock"),
+    ],
+)
+def test_versions_that_stay_although_the_request_was_taken_are_noticed(
+    proxied: S3Settings, s3_proxy: Any, s3_error: Any, answer: bytes, said: str
+) -> None:
+    S3Store(proxied).client.put_bucket_versioning(Bucket=proxied.bucket, VersioningConfiguration={"Status": "Enabled"})
+    reply = replace(s3_error(200, ""), body=b"<DeleteResult>%b</DeleteResult>" % answer)
+    s3_proxy.script = lambda call: reply if call.operation == "DeleteObjects" and b"VersionId" in call.body else call.forward()
     with pytest.raises(ConfigError, match=said):
         check_forget(proxied, TEMPLATE)
 
 
-def ignore_conditions(call: Any) -> Any:
-    call.headers.pop("if-none-match", None)
-    return call.forward()
-
-
-def test_a_store_that_ignores_conditional_puts_is_refused_and_the_way_out_is_named(proxied: S3Settings, s3_proxy: Any) -> None:
-    s3_proxy.script = ignore_conditions
+def test_a_store_that_ignores_conditional_puts_is_refused_and_the_way_out_is_named(s3_settings: S3Settings, memory: MemoryBucket) -> None:
+    memory.has_conditions = lambda _: False
     with pytest.raises(ConfigError, match=r"If-None-Match.*Ceph only in a bucket without versioning.*s3\.single_writer"):
-        check(proxied, TEMPLATE)
-    assert left_behind(proxied) == []
+        check(s3_settings, TEMPLATE)
+    assert left_behind(memory) == []
 
 
 def test_a_store_that_refuses_conditional_puts_is_told_apart_from_a_missing_permission(
-    proxied: S3Settings, s3_proxy: Any, s3_error: Any
+    s3_settings: S3Settings, memory: MemoryBucket
 ) -> None:
-    refused = s3_error(501, "NotImplemented")
-    s3_proxy.script = lambda call: refused if "if-none-match" in call.headers else call.forward()
+    memory.hook = lambda call: Refusal(501, "NotImplemented") if call.parameters.get("IfNoneMatch") else None
     with pytest.raises(ConfigError, match=r"NotImplemented.*s3\.single_writer"):
-        check(proxied, TEMPLATE)
+        check(s3_settings, TEMPLATE)
 
 
-def test_a_single_writer_may_use_a_store_without_conditional_puts(proxied: S3Settings, s3_proxy: Any) -> None:
-    s3_proxy.script = ignore_conditions
-    check(replace(proxied, single_writer=True, limits=ONCE), TEMPLATE)
+def test_a_single_writer_may_use_a_store_without_conditional_puts(s3_settings: S3Settings, memory: MemoryBucket) -> None:
+    memory.has_conditions = lambda _: False
+    check(replace(s3_settings, single_writer=True), TEMPLATE)
 
 
 def test_a_bucket_that_does_not_exist(s3_settings: S3Settings) -> None:
     with pytest.raises(ConfigError, match="s3_bucket_name"):
-        check(replace(s3_settings, bucket="no-such-bucket", limits=ONCE), TEMPLATE)
+        check(replace(s3_settings, bucket="no-such-bucket"), TEMPLATE)
 
 
 @pytest.mark.parametrize(("code", "field"), [("InvalidAccessKeyId", "access_key_id"), ("SignatureDoesNotMatch", "secret_access_key")])
-def test_wrong_keys(proxied: S3Settings, s3_proxy: Any, s3_error: Any, code: str, field: str) -> None:
-    s3_proxy.script = lambda _: s3_error(403, code)
+def test_wrong_keys(s3_settings: S3Settings, memory: MemoryBucket, code: str, field: str) -> None:
+    memory.hook = lambda _: Refusal(403, code)
     with pytest.raises(ConfigError, match=field):
-        check(proxied, TEMPLATE)
+        check(s3_settings, TEMPLATE)
 
 
 def test_a_store_that_wants_the_bucket_in_the_host_name_does_not_look_like_one_without_permission(
-    proxied: S3Settings, s3_proxy: Any, s3_error: Any
+    s3_settings: S3Settings, memory: MemoryBucket
 ) -> None:
-    s3_proxy.script = lambda _: s3_error(403, "VirtualHostDomainRequired")
+    memory.hook = lambda _: Refusal(403, "VirtualHostDomainRequired")
     with pytest.raises(ConfigError, match=r"Writing .* Set s3\.addressing to virtual"):
-        check(proxied, TEMPLATE)
+        check(s3_settings, TEMPLATE)
 
 
 def test_the_region_that_a_store_tells_is_passed_on(proxied: S3Settings, s3_proxy: Any) -> None:
@@ -193,10 +204,10 @@ def test_an_endpoint_that_must_not_be_reached(s3_settings: S3Settings) -> None:
 
 
 @pytest.mark.parametrize("operation", ["PutObject", "CompleteMultipartUpload", "UploadPart"])
-def test_a_store_in_trouble_is_transient(proxied: S3Settings, s3_proxy: Any, s3_error: Any, operation: str) -> None:
-    s3_proxy.fail(operation, s3_error(503, "SlowDown"))
+def test_a_store_in_trouble_is_transient(s3_settings: S3Settings, memory: MemoryBucket, operation: str) -> None:
+    memory.fail(operation, Refusal(503, "SlowDown"))
     with pytest.raises(TransientError):
-        check(proxied, TEMPLATE)
+        check(s3_settings, TEMPLATE)
 
 
 def test_a_store_whose_listing_lags_is_refused(proxied: S3Settings, s3_proxy: Any, s3_error: Any) -> None:
@@ -206,11 +217,12 @@ def test_a_store_whose_listing_lags_is_refused(proxied: S3Settings, s3_proxy: An
         check(proxied, TEMPLATE)
 
 
-def test_no_message_holds_a_secret(proxied: S3Settings, s3_proxy: Any, s3_error: Any) -> None:
+def test_no_message_holds_a_secret(s3_settings: S3Settings, memory: MemoryBucket) -> None:
     for code in ("AccessDenied", "SignatureDoesNotMatch", "ExpiredToken", "InvalidArgument", "SlowDown"):
-        s3_proxy.script = lambda _, code=code: s3_error(503 if code == "SlowDown" else 403, code)
+        refused = Refusal(503 if code == "SlowDown" else 403, code)
+        memory.hook = lambda _, refused=refused: refused
         with pytest.raises(SyncError) as caught:
-            check(proxied, TEMPLATE)
+            check(s3_settings, TEMPLATE)
         assert "test-secret" not in str(caught.value)
 
 
