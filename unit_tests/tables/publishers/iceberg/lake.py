@@ -11,10 +11,8 @@ import pytest
 from pyarrow.fs import FileSystem
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
-from pyiceberg.typedef import EMPTY_DICT, Properties
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.config.iceberg_options import IcebergSql
@@ -56,18 +54,20 @@ def properties(settings: S3Settings) -> dict[str, str]:
 
 def reader(folder: Path, settings: S3Settings) -> Catalog:
     """The catalog as another program sees it. Of a bucket in memory it can only read."""
-    kind = _MemoryCatalog if settings.endpoint == ENDPOINT else SqlCatalog
-    return kind("lake", uri=f"sqlite:///{folder}/catalog.db", **properties(settings))
+    return SqlCatalog("lake", uri=f"sqlite:///{folder}/catalog.db", **properties(settings))
 
 
-class _MemoryFiles(PyArrowFileIO):
-    def _initialize_fs(self, scheme: str, netloc: str | None = None) -> FileSystem:
-        return arrow_filesystem()
+def _read_memory() -> None:
+    """Let pyiceberg reach buckets in memory, as `memory_s3.install` lets the connector."""
+    real = PyArrowFileIO._initialize_s3_fs
+
+    def filesystem(files: PyArrowFileIO, netloc: str | None) -> FileSystem:
+        return arrow_filesystem() if files.properties.get("s3.endpoint") == ENDPOINT else real(files, netloc)
+
+    PyArrowFileIO._initialize_s3_fs = filesystem  # type: ignore[method-assign, assignment]
 
 
-class _MemoryCatalog(SqlCatalog):
-    def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
-        return _MemoryFiles({**self.properties, **properties})
+_read_memory()
 
 
 class Lake:
