@@ -61,10 +61,10 @@ class Source:
         self.count += 1
         return Record(id_, values, lsn, deleted, extracted_at, self.count - 1)
 
-    def random_records(self, chance: random.Random, count: int, first_lsn: int) -> list[Record]:
+    def random_records(self, chance: random.Random, count: int, first_lsn: int, keys: int = KEYS) -> list[Record]:
         return [
             self.record(
-                chance.randrange(KEYS),
+                chance.randrange(keys),
                 chance.choice([None, *range(first_lsn, first_lsn + 12)]),
                 chance.randrange(1_000, 1_004),
                 deleted=chance.random() < 0.2,

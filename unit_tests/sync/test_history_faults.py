@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace as replace_fields
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,28 +12,26 @@ import pytest
 from msgspec.structs import replace
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
-from destination_s3_spark.protocol.catalog import DestinationSyncMode
 from destination_s3_spark.schema.schema_event import from_event
-from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.history import faults
 from destination_s3_spark.tables.history.faults import history_faults
 from destination_s3_spark.tables.runs.footers import with_keys
-from unit_tests.sync.inline_lake import InlineLake, state, status
-from unit_tests.sync.test_verification import verified
-from unit_tests.sync.versioned_lake import COLUMNS, HISTORY, Change, chain, lines, sync, users
+from unit_tests.lake.lake import Lake
+from unit_tests.lake.messages import complete, state
+from unit_tests.sync.versioned_lake import COLUMNS, HISTORY, Change, lines, sync, users
 
 Damage = Callable[[pa.Table], pa.Table]
 
 
 @pytest.fixture
-def lake(s3_settings: S3Settings, tmp_path: Path) -> InlineLake:
-    return InlineLake(s3_settings, tmp_path, options={"tables": HISTORY})
+def lake(s3_settings: S3Settings, tmp_path: Path) -> Lake:
+    return Lake(s3_settings, tmp_path, options={"tables": HISTORY})
 
 
-def damaged(lake: InlineLake, kind: FileKind, change: Damage) -> list[str]:
+def damaged(lake: Lake, kind: FileKind, change: Damage) -> list[str]:
     """What is found if the rows of the files of a kind are others."""
-    store, found = S3Store(lake.settings), chain(lake)
+    store, found = lake.store, lake.own_chain()
     live = found.live_files()
 
     def rewritten(file: FileEntry) -> Iterator[FileEntry]:
@@ -109,15 +106,14 @@ DAMAGES: dict[str, tuple[FileKind, Damage, list[str]]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_each_fault_is_found_without_a_value(lake: InlineLake, damage: str) -> None:
+def test_each_fault_is_found_without_a_value(lake: Lake, damage: str) -> None:
     a, b = {"name": "a"}, {"name": "b"}
     sync(lake, Change(1, 1, a), Change(1, 3, b), Change(2, 2, a), Change(3, 2, a), Change(3, 4, None))
     kind, change, expected = DAMAGES[damage]
     assert damaged(lake, kind, change) == expected
 
 
-@pytest.mark.slow
-def test_verify_reads_histories_in_small_parts(lake: InlineLake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verify_reads_histories_in_small_parts(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(faults, "READ_AT_ONCE_BYTES", 1_000)
     monkeypatch.setattr(faults, "LOOKED_AT_BYTES", 1_000)
     looked: list[int] = []
@@ -131,7 +127,7 @@ def test_verify_reads_histories_in_small_parts(lake: InlineLake, monkeypatch: py
     lake.merge_limits, lake.merge_budget_bytes = {"least_file_bytes": 3_000}, 2**20
     for at in range(1, 4):
         sync(lake, *(Change(number, at, {"name": f"{number} {at}" * 20}) for number in range(500)))
-    assert verified(lake).problems == ()
+    assert lake.verified().problems == ()
     assert (sum(looked), max(looked) < 1_000) == (2_000, True)
 
 
@@ -144,35 +140,33 @@ def test_verify_reads_histories_in_small_parts(lake: InlineLake, monkeypatch: py
     ],
     ids=["soft", "by another column", "by the key, soft"],
 )
-def test_sound_tables_of_every_kind_have_no_faults(lake: InlineLake, options: dict[str, object]) -> None:
+def test_sound_tables_of_every_kind_have_no_faults(lake: Lake, options: dict[str, object]) -> None:
     lake.options = {"tables": {**HISTORY, **options}}
     key = "name" if options.get("partition_by") and "name" in str(options) else "id"
     sync(lake, *(Change(number, 1, {"name": f"n{number}"}) for number in range(6)), catalog=users(key=key))
     gone = Change(3, 2, None) if key == "id" else Change(3, 2, {"name": "n4"})
     sync(lake, gone, Change(4, 3, {"name": "n4", "amount": 7}), catalog=users(key=key))
-    assert verified(lake).problems == ()
+    assert lake.verified().problems == ()
     lake.options = {"tables": {**HISTORY, **options, "cdc_deletion_mode": "hard"}}
     sync(lake, Change(5, 6, {"name": "n5", "amount": 8}), catalog=users(key=key))
-    assert verified(lake).problems == ()
+    assert lake.verified().problems == ()
 
 
-def test_histories_of_another_key_are_not_read(lake: InlineLake) -> None:
+def test_histories_of_another_key_are_not_read(lake: Lake) -> None:
     sync(lake, Change(1, 1, {"name": "a"}), Change(1, 2, {"name": "b"}))
     sync(lake, Change(1, 5, {"name": "b"}), catalog=users(2, 2, key="name"))
-    assert verified(lake).problems == ()
+    assert lake.verified().problems == ()
     changed = {**COLUMNS, "amount": {"type": ["null", "string"]}}
     lake.options = {"tables": {**HISTORY, "schema_change": "rewrite"}}
     sync(lake, Change(1, 6, {"name": "b", "amount": "1"}), catalog=users(2, key="name", columns=changed))
-    assert verified(lake).problems == ()
+    assert lake.verified().problems == ()
 
 
-def test_a_history_is_not_read_by_a_column_that_was_recovered_after_it_had_ended(lake: InlineLake) -> None:
+def test_a_history_is_not_read_by_a_column_that_was_recovered_after_it_had_ended(lake: Lake) -> None:
     sync(lake, Change(1, 1, {"name": "a"}), Change(2, 2, {"name": "b"}))
     texts = users(columns={**COLUMNS, "id": {"type": "string"}})
-    lake.sync(texts, [lines([{**Change(3, 3, {"name": "c"}).data, "id": "3"}]), state(3), status("COMPLETE")])
-    (stream,) = users().streams
-    appended = replace_fields(users(), streams=(replace_fields(stream, destination_sync_mode=DestinationSyncMode.APPEND),))
-    sync(lake, Change(4, 4, {"name": "d"}), catalog=appended)
-    of_key = [column for column in from_event(chain(lake).head.schema or {}).fields if column.source == "id"]
+    lake.sync(texts, [lines([{**Change(3, 3, {"name": "c"}).data, "id": "3"}]), state(3), complete()])
+    sync(lake, Change(4, 4, {"name": "d"}), catalog=users(mode="append"))
+    of_key = [column for column in from_event(lake.own_chain().head.schema or {}).fields if column.source == "id"]
     assert [column.recovered_from is not None for column in of_key] == [False, True]
-    assert verified(lake).problems == ()
+    assert lake.verified().problems == ()

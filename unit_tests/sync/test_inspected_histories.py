@@ -16,38 +16,36 @@ from destination_s3_spark.cli.inspection.summary import HistorySummary, readers,
 from destination_s3_spark.cli.inspection.table import InspectedTable, read_head, read_table
 from destination_s3_spark.cli.report.figures import table_figures
 from destination_s3_spark.cli.report.page import page, render
-from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.tables.factory import TableFactory
 from destination_s3_spark.wording import size_text
-from unit_tests.sync.inline_lake import InlineLake
-from unit_tests.sync.versioned_lake import FIRST, HISTORY, Change, chain, history, sync, users
+from unit_tests.lake.lake import Lake
+from unit_tests.sync.versioned_lake import FIRST, HISTORY, Change, history, sync, users
 
 FOLDER = "lake/airbyte_history/users/"
 REST = {"type": "rest", "uri": "https://catalog.example.com"}
 
 
 @pytest.fixture
-def lake(s3_settings: S3Settings, tmp_path: Path) -> InlineLake:
-    made = InlineLake(s3_settings, tmp_path, options={"tables": {**HISTORY, "history_retention_days": 9_000}})
+def lake(s3_settings: S3Settings, tmp_path: Path) -> Lake:
+    made = Lake(s3_settings, tmp_path, options={"tables": {**HISTORY, "history_retention_days": 9_000}})
     sync(made, Change(1, 1, {"name": "a"}), Change(1, 2, {"name": "b"}), Change(2, 3, {"name": "c"}))
     return made
 
 
-def inspected(lake: InlineLake) -> InspectedTable:
-    factory = TableFactory(lake.config(), S3Store(lake.settings), FIRST)
+def inspected(lake: Lake) -> InspectedTable:
+    factory = lake.factory()
     (found,) = factory.find().tables
     return read_table(factory, found, factory.publishers(factory.find())[found.stream])
 
 
-def test_a_table_is_told_with_its_histories(lake: InlineLake) -> None:
+def test_a_table_is_told_with_its_histories(lake: Lake) -> None:
     table = inspected(lake)
-    size = sum(file.bytes for file in chain(lake).live_files().of(*HISTORY_KINDS))
+    size = sum(file.bytes for file in lake.own_chain().live_files().of(*HISTORY_KINDS))
     assert summary(table).histories == (HistorySummary(1, f"{FOLDER}1/", True, 2, 1, 2, size, 9_000),)
     said = f"2 valid versions, 1 ended, in 2 files ({size_text(size)}) under {FOLDER}1/; ended ones are kept for 9,000 days"
     assert views.facts(summary(table))["history 1"] == said
     assert [(one.publisher, one.state.value) for one in readers(table)] == [("symlink", "current"), ("symlink_history", "current")]
-    factory = TableFactory(lake.config(), S3Store(lake.settings), FIRST)
+    factory = lake.factory()
     html = render(page("s3://lake", [table_figures(table, factory.orphans())], (), FIRST))
     assert said in html
 
@@ -58,7 +56,7 @@ def test_a_table_is_told_with_its_histories(lake: InlineLake) -> None:
 
 
 def test_a_table_without_a_history_says_nothing_of_any(s3_settings: S3Settings, tmp_path: Path) -> None:
-    lake = InlineLake(s3_settings, tmp_path)
+    lake = Lake(s3_settings, tmp_path)
     sync(lake, Change(1, 1, {"name": "a"}))
     table = inspected(replace(lake, options={"tables": HISTORY}))
     assert not [name for name in views.facts(summary(table)) if "history" in name]
@@ -66,9 +64,9 @@ def test_a_table_without_a_history_says_nothing_of_any(s3_settings: S3Settings, 
     assert "history" not in ddl(table, lake.config(), SqlEngine.DUCKDB)
 
 
-def test_the_statements_for_duckdb_define_the_table_and_its_history(lake: InlineLake, tmp_path: Path) -> None:
+def test_the_statements_for_duckdb_define_the_table_and_its_history(lake: Lake, tmp_path: Path) -> None:
     sync(lake, Change(1, 5, {"name": "b"}), catalog=users(2, 2, key="name"))  # files of another history lie beside it
-    store, bucket = S3Store(lake.settings), tmp_path / "copy" / lake.settings.bucket
+    store, bucket = lake.store, tmp_path / "copy" / lake.settings.bucket
     for found in store.list("lake/"):
         (bucket / found.key).parent.mkdir(parents=True, exist_ok=True)
         (bucket / found.key).write_bytes(store.get(found.key))
@@ -97,9 +95,9 @@ def test_the_statements_for_duckdb_define_the_table_and_its_history(lake: Inline
     ],
 )
 def test_the_statement_of_each_engine_goes_on_with_the_history(
-    lake: InlineLake, engine: SqlEngine, publish: dict[str, Any], parts: list[str]
+    lake: Lake, engine: SqlEngine, publish: dict[str, Any], parts: list[str]
 ) -> None:
-    factory = TableFactory(lake.config(), S3Store(lake.settings), FIRST)
+    factory = lake.factory()
     (found,) = factory.find().tables
     chosen = replace(lake, options={**lake.options, "publish": publish, "s3_endpoint": "https://s3.example.com"}).config()
     text = ddl(read_head(factory, found), chosen, engine)

@@ -4,29 +4,24 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from destination_s3_spark.errors import SyncError
-from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
-from unit_tests.examples import quick_first
-from unit_tests.rotation import moments
-from unit_tests.sync.inline_lake import InlineLake, status
-from unit_tests.sync.logged_lake import CDC, COLUMNS, DATA, Source, cdc_catalog, manifests, records_of, run, stored
+from destination_s3_spark.tables.updates.resources import MergeTime
+from unit_tests.lake.lake import Lake
+from unit_tests.lake.messages import complete
+from unit_tests.sync.deaths import deaths, dies_at
+from unit_tests.sync.logged_lake import CDC, COLUMNS, DATA, KEYS, Source, cdc_catalog, manifests, records_of, run, stored
 from unit_tests.sync.reference_changes import PLACEHOLDER, Record, Row, Table, replayed
-from unit_tests.sync.test_deferred_refreshes import NO_TIME
-from unit_tests.sync.test_fresh_reads import fresh
-from unit_tests.sync.test_verification import verified
-from unit_tests.sync.test_waiting_histories import NEVER, dies_at
 
+STEP = 5
+"""With each commit, one death in so many is tried."""
+NEVER, NO_TIME = [{"stream": "*", "when_runs_mb": 1_000_000}], {"time": MergeTime(timedelta())}
 START = datetime(2026, 1, 1, tzinfo=UTC)
 FORMS = [
     ("jsonl", "Parquet", "hard", ("KEY", "UPDATED")),
@@ -39,23 +34,23 @@ FORMS = [
 
 
 @pytest.fixture
-def make_lake(s3_settings: S3Settings, tmp_path: Path) -> Callable[..., InlineLake]:
-    def make(file_format: str = "Parquet", tables: dict[str, Any] | None = None, **change_log: Any) -> InlineLake:
+def make_lake(s3_settings: S3Settings, tmp_path: Path) -> Callable[..., Lake]:
+    def make(file_format: str = "Parquet", tables: dict[str, Any] | None = None, **change_log: Any) -> Lake:
         options = {"change_log": {"enabled": True, "format": "jsonl", **change_log}, "tables": tables or {}}
-        return InlineLake(s3_settings, tmp_path, options=options, format={"format_type": file_format}, started_at=START)
+        return Lake(s3_settings, tmp_path, options=options, format={"format_type": file_format}, started_at=START)
 
     return make
 
 
-def refresh(lake: InlineLake, records: list[Record], number: int, generation: int, **catalog: Any) -> None:
+def refresh(lake: Lake, records: list[Record], number: int, generation: int, **catalog: Any) -> None:
     run(lake, records, number, cdc_catalog(generation, generation, **catalog))
 
 
-def brief(lake: InlineLake) -> list[list[tuple[str, int]]]:
+def brief(lake: Lake) -> list[list[tuple[str, int]]]:
     return [[(record["op"], record["key"]["id"]) for record in records_of(lake, manifest)] for manifest in manifests(lake)]
 
 
-def test_a_refresh_is_logged_as_its_differences(make_lake: Callable[..., InlineLake]) -> None:
+def test_a_refresh_is_logged_as_its_differences(make_lake: Callable[..., Lake]) -> None:
     lake, source = make_lake(), Source()
     run(lake, [source.record(1, 9, name="a"), source.record(2, 9, name="b"), source.record(3, 9, name="c")], 1)
     refresh(lake, [source.record(1, 1, name="a"), source.record(3, 1, name="c2"), source.record(4, 1, name="d")], 2, 2)
@@ -67,10 +62,10 @@ def test_a_refresh_is_logged_as_its_differences(make_lake: Callable[..., InlineL
     assert (changed["new"], changed["cursor"]["_ab_cdc_lsn"], "inferred" in changed["cursor"]) == ({"name": "c2"}, 1, False)
     counted = manifests(lake)[-1].operation_count
     assert (counted.insert_count, counted.update_count, counted.delete_count) == (4, 2, 1)
-    assert verified(lake).problems == ()
+    assert lake.verified().problems == ()
 
 
-def test_an_equal_refresh_adds_nothing_to_the_log(make_lake: Callable[..., InlineLake]) -> None:
+def test_an_equal_refresh_adds_nothing_to_the_log(make_lake: Callable[..., Lake]) -> None:
     lake, source = make_lake(), Source()
     run(lake, [source.record(1, 1, name="a"), source.record(2, 1, name="b"), source.record(2, 2, deleted=True)], 1)
     refresh(lake, [source.record(1, 5, extracted_at=9_000, name="a")], 2, 2)
@@ -79,7 +74,7 @@ def test_an_equal_refresh_adds_nothing_to_the_log(make_lake: Callable[..., Inlin
     assert brief(lake) == [[("S", 1)], [("U", 1)]]
 
 
-def test_without_cdc_fields_a_refresh_is_logged_as_events(make_lake: Callable[..., InlineLake]) -> None:
+def test_without_cdc_fields_a_refresh_is_logged_as_events(make_lake: Callable[..., Lake]) -> None:
     lake, source = make_lake(), Source()
     for number, ids in enumerate(([1, 2, 3], [1, 3, 4], [3], [3]), 1):
         records = [source.record(id_, None, extracted_at=1_000 * number, name=f"{id_ if id_ != 3 else number}") for id_ in ids]
@@ -93,7 +88,7 @@ def test_without_cdc_fields_a_refresh_is_logged_as_events(make_lake: Callable[..
 
 
 @pytest.mark.parametrize("reason", ["another key", "another type", "no rows"])
-def test_a_refresh_that_cannot_be_compared_begins_the_log_anew(make_lake: Callable[..., InlineLake], reason: str) -> None:
+def test_a_refresh_that_cannot_be_compared_begins_the_log_anew(make_lake: Callable[..., Lake], reason: str) -> None:
     lake, source = make_lake(), Source()
     run(lake, [source.record(1, 9, name="a", amount=1), source.record(2, 9, name="b")], 1)
     records = [source.record(1, 1, name="a", amount=1)]
@@ -103,14 +98,14 @@ def test_a_refresh_that_cannot_be_compared_begins_the_log_anew(make_lake: Callab
         case "another type":
             refresh(lake, records, 2, 2, properties=DATA | CDC | {"amount": {"type": ["null", "string"]}})
         case _:
-            lake.sync(cdc_catalog(2, 2), [status("COMPLETE")])
+            lake.sync(cdc_catalog(2, 2), [complete()])
 
     assert [manifest.kind.value for manifest in manifests(lake)] == ["snapshot", "snapshot"]
     assert sorted(stored(lake)) == ([] if reason == "no rows" else [1])
 
 
-@pytest.mark.parametrize("form", quick_first(range(len(FORMS))))
-def test_a_log_makes_the_table_over_random_refreshes(make_lake: Callable[..., InlineLake], form: int) -> None:
+@pytest.mark.parametrize("form", range(len(FORMS)))
+def test_a_log_makes_the_table_over_random_refreshes(make_lake: Callable[..., Lake], form: int) -> None:
     log_format, file_format, deletion, images = FORMS[form]
     tables: dict[str, Any] = {"cdc_deletion_mode": deletion}
     if "partitions" in file_format:
@@ -118,14 +113,14 @@ def test_a_log_makes_the_table_over_random_refreshes(make_lake: Callable[..., In
     lake = make_lake(file_format.split()[0], tables, format=log_format, before_image=images[0], after_image=images[1])
     lake.merge_limits = {"least_file_bytes": 6_000}
     chance, source, table = random.Random(form), Source(), Table()
-    generation, rows = 1, dict[int, Row]()
+    generation, rows, keys = 1, dict[int, Row](), 20 if "partition_by" in tables else KEYS
     for number in range(1, 9):
         refreshes = number > 1 and chance.random() < 0.5
         generation += refreshes
         lsn = chance.randrange(40) if refreshes else number * 5
         records = [
             replace(record, values=dict.fromkeys(record.values)) if record.deleted else record
-            for record in source.random_records(chance, chance.choice((30, 200)), lsn)
+            for record in source.random_records(chance, chance.choice((30, 200)), lsn, keys)
         ]
         at = round(START.timestamp() * 1_000)
         expected = table.refresh(records, at=at, soft=deletion == "soft") if refreshes else table.merge(records)
@@ -143,10 +138,10 @@ def test_a_log_makes_the_table_over_random_refreshes(make_lake: Callable[..., In
         assert stored(lake) == table.rows | (table.deleted if deletion == "soft" else {})
     assert generation > 2
     assert any(PLACEHOLDER in record.values.values() for record in records)
-    assert verified(lake).problems == ()
+    assert lake.verified().problems == ()
 
 
-def test_rows_under_other_column_rules_neither_stay_nor_show_up(make_lake: Callable[..., InlineLake]) -> None:
+def test_rows_under_other_column_rules_neither_stay_nor_show_up(make_lake: Callable[..., Lake]) -> None:
     lake, source = make_lake(tables={"cdc_deletion_mode": "soft"}, before_image="ALL"), Source()
     run(lake, [source.record(1, 1, name="secret"), source.record(2, 1, name="secret")], 1)
     hidden = [{"stream": "*", "column": "name", "action": "null"}]
@@ -158,8 +153,8 @@ def test_rows_under_other_column_rules_neither_stay_nor_show_up(make_lake: Calla
     assert (sorted(stored(lake)), stored(lake)[1]["name"]) == ([1, 3], None)
 
 
-@pytest.mark.parametrize("file_format", quick_first(["Parquet", "JSONL"]))
-def test_fresh_reads_of_a_refresh_that_waits_have_the_rows_that_it_lacks(make_lake: Callable[..., InlineLake], file_format: str) -> None:
+@pytest.mark.parametrize("file_format", ["Parquet", "JSONL"])
+def test_fresh_reads_of_a_refresh_that_waits_have_the_rows_that_it_lacks(make_lake: Callable[..., Lake], file_format: str) -> None:
     lake, source, soft = make_lake(file_format), Source(), {"cdc_deletion_mode": "soft"}
     lake.options = {"tables": soft}
     run(lake, [*(source.record(id_, 1, name="old") for id_ in range(6)), source.record(5, 2, deleted=True)], 1)
@@ -177,52 +172,42 @@ def test_fresh_reads_of_a_refresh_that_waits_have_the_rows_that_it_lacks(make_la
         0: "new", 1: "late", 2: "new", 3: "back", 4: "old", 5: "old", 6: "late",
     }  # fmt: skip
     assert before == read_fresh(lake)
-    assert verified(lake).problems == ()
+    assert lake.verified().problems == ()
 
 
-def read_fresh(lake: InlineLake) -> list[dict[str, Any]]:
-    return sorted(fresh(lake).to_table().to_pylist(), key=lambda row: str(row["_airbyte_raw_id"]))
+def read_fresh(lake: Lake) -> list[dict[str, Any]]:
+    return sorted(lake.read(fresh=True).to_table().to_pylist(), key=lambda row: str(row["_airbyte_raw_id"]))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("waits", [False, True], ids=["merged at once", "merged by the next sync"])
-def test_a_refresh_may_die_at_any_request(
-    make_lake: Callable[..., InlineLake], s3_proxy: Any, s3_error: Any, tmp_path: Path, waits: bool
-) -> None:
+def test_a_refresh_may_die_at_any_request(make_lake: Callable[..., Lake], waits: bool) -> None:
     lake, source, chance = make_lake(tables={"cdc_deletion_mode": "soft"}), Source(), random.Random(4)
-    dying = replace(lake, settings=replace(lake.settings, endpoint=s3_proxy.endpoint), directory=tmp_path / "dying")
-    dying.directory.mkdir()
-    dying.merge_limits = NO_TIME if waits else {}
     run(lake, [source.record(id_, 1, name="first") for id_ in range(20)], 1)
     known = set(range(20))
-    for call in moments(3):
-        waiting = [source.record(chance.randrange(20), call, name=f"late {call}")]
+    for number, (call, fate) in enumerate(deaths(STEP), 1):
+        waiting = [source.record(chance.randrange(20), number, name=f"late {number}")]
         lake.options = {**lake.options, "tables": {"cdc_deletion_mode": "soft", "merge": NEVER}}
-        run(lake, waiting, 10 * call, cdc_catalog(call))
+        run(lake, waiting, 10 * number, cdc_catalog(number))
         lake.options = {**lake.options, "tables": {"cdc_deletion_mode": "soft"}}
         rows = {id_: f"{chance.randrange(3)}" for id_ in chance.sample(range(20), 12)}
         sent = [source.record(id_, 1, name=name) for id_, name in rows.items()]
-        seen = dies_at(s3_proxy, call, s3_error(403, "AccessDenied"), arrives=chance.random() < 0.5)
-        with suppress(SyncError):
-            refresh(dying, sent, 10 * call + 1, call + 1)
-        refresh(lake, sent, 10 * call + 1, call + 1)  # the next attempt
+        lake.merge_limits = NO_TIME if waits else {}
+        with dies_at(lake, call, fate) as seen:
+            refresh(lake, sent, 10 * number + 1, number + 1)
+        lake.merge_limits = {}
+        refresh(lake, sent, 10 * number + 1, number + 1)  # the next attempt
 
-        at = f"call {call} ({seen[-1]})"
+        at = f"{fate.value} of call {call} ({seen[-1]})"
         found: dict[int, Row] = {}
         for manifest in manifests(lake):
             found = replayed(found, records_of(lake, manifest), COLUMNS)
         assert {id_: row["name"] for id_, row in found.items()} == rows, at
         assert stored(lake).keys() == known, at
-        assert [live["id"] for live in rows_of(lake) if live["_ab_cdc_deleted_at"] is None] == sorted(rows), at
-        assert list(S3Store(lake.settings).list_uploads("")) == []
+        live = sorted(row["id"] for row in lake.glob() if row["_ab_cdc_deleted_at"] is None)
+        assert live == sorted(rows), at
+        assert lake.memory.uploads == {}, at
         if len(seen) < call:
             break
     assert call > 12
     assert [manifest.kind.value for manifest in manifests(lake)].count("snapshot") == 1
-    assert verified(lake).problems == ()
-
-
-def rows_of(lake: InlineLake) -> list[dict[str, Any]]:
-    """The rows of the table by id."""
-    rows = [row for file in lake.files(".parquet") for row in pq.read_table(pa.BufferReader(file)).to_pylist()]
-    return sorted(rows, key=lambda row: int(row["id"]))
+    assert lake.verified().problems == ()

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from destination_s3_spark.storage.settings import S3Settings
-from unit_tests.sync.inline_lake import InlineLake, state, status
+from unit_tests.lake.lake import Lake
+from unit_tests.lake.messages import complete, state
 from unit_tests.sync.versioned_lake import FIRST, HISTORY, brief, check, history, lines, moment, users
 
 
 @pytest.fixture(params=["hard", "soft"])
-def lake(request: pytest.FixtureRequest, s3_settings: S3Settings, tmp_path: Path) -> InlineLake:
-    return InlineLake(s3_settings, tmp_path, options={"tables": {**HISTORY, "cdc_deletion_mode": request.param}})
+def lake(request: pytest.FixtureRequest, s3_settings: S3Settings, tmp_path: Path) -> Lake:
+    return Lake(s3_settings, tmp_path, options={"tables": {**HISTORY, "cdc_deletion_mode": request.param}})
 
 
 def change(cursor: int, at: int, name: str | None) -> dict[str, Any]:
@@ -26,12 +27,12 @@ def change(cursor: int, at: int, name: str | None) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def sync(lake: InlineLake, *changes: dict[str, Any], extracted: int, number: int) -> None:
+def sync(lake: Lake, *changes: dict[str, Any], extracted: int, number: int) -> None:
     sent = lines(changes, FIRST + timedelta(minutes=extracted))
-    lake.sync(users(), [sent, state(number), status("COMPLETE")])
+    lake.sync(users(), [sent, state(number), complete()])
 
 
-def test_a_row_that_came_back_before_its_deletion_was_extracted_is_valid_from_then(lake: InlineLake) -> None:
+def test_a_row_that_came_back_before_its_deletion_was_extracted_is_valid_from_then(lake: Lake) -> None:
     sync(lake, change(1, 1, "a"), extracted=2, number=1)
     sync(lake, change(3, 3, None), extracted=9, number=2)
     sync(lake, change(4, 4, "b"), change(5, 5, "c"), extracted=12, number=3)
@@ -39,7 +40,7 @@ def test_a_row_that_came_back_before_its_deletion_was_extracted_is_valid_from_th
     check(lake, history(lake))
 
 
-def test_a_row_that_is_only_known_as_deleted_came_back_when_the_source_says(lake: InlineLake) -> None:
+def test_a_row_that_is_only_known_as_deleted_came_back_when_the_source_says(lake: Lake) -> None:
     sync(lake, change(3, 3, None), extracted=9, number=1)
     sync(lake, change(1, 1, "a"), change(4, 4, "b"), change(5, 5, "c"), extracted=12, number=2)
     found = brief(history(lake))
@@ -48,7 +49,7 @@ def test_a_row_that_is_only_known_as_deleted_came_back_when_the_source_says(lake
     check(lake, history(lake))
 
 
-def test_a_deletion_that_comes_again_leaves_the_version_that_began_at_its_time(lake: InlineLake) -> None:
+def test_a_deletion_that_comes_again_leaves_the_version_that_began_at_its_time(lake: Lake) -> None:
     log = [change(1, 1, "a"), change(2, 4, None), change(3, 4, "b"), change(4, 6, "c")]
     sync(lake, *log, extracted=7, number=1)
     versions = [(1, "a", 1, 4, "deleted"), (1, "b", 4, 6), (1, "c", 6, None)]
@@ -59,7 +60,7 @@ def test_a_deletion_that_comes_again_leaves_the_version_that_began_at_its_time(l
     assert brief(history(lake)) == versions
 
 
-def test_late_changes_at_the_time_of_an_ended_version_come_before_or_after_it_by_their_rank(lake: InlineLake) -> None:
+def test_late_changes_at_the_time_of_an_ended_version_come_before_or_after_it_by_their_rank(lake: Lake) -> None:
     sync(lake, change(2, 2, "b"), change(9, 9, "z"), extracted=10, number=1)
     sync(lake, change(1, 2, "a"), change(3, 2, "c"), extracted=11, number=2)
     assert brief(history(lake)) == [(1, "a", 2, 2), (1, "b", 2, 2), (1, "c", 2, 9), (1, "z", 9, None)]

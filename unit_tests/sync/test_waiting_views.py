@@ -15,17 +15,18 @@ import boto3
 import pytest
 
 from destination_s3_spark.chain.state import Contents, Counters, Pending
-from destination_s3_spark.cli import operator_command
-from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.protocol.catalog import parse_catalog
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.sync.spool import Spool
 from destination_s3_spark.sync.story.lines import StreamFigures, stream_figures
-from destination_s3_spark.tables.factory import TableFactory
 from destination_s3_spark.tables.publishers.symlink import MANIFEST
 from destination_s3_spark.tables.rules import MergeRule, waiting_rows
 from destination_s3_spark.tables.updates.resources import MergeTime
-from unit_tests.sync.inline_lake import InlineLake, state, status
-from unit_tests.sync.test_dedup_sync import dedup_catalog, rows
+from unit_tests.cases import each
+from unit_tests.lake.inline_connector import InlineConnector
+from unit_tests.lake.lake import Lake
+from unit_tests.lake.messages import complete, state
+from unit_tests.sync.dedup_lake import dedup_catalog, rows
 from unit_tests.tables.publishers.delta_readers import DeltaReaders
 from unit_tests.tables.publishers.iceberg.lake import reader
 
@@ -36,35 +37,16 @@ RARELY = {"tables": {"merge": [{"stream": "users", "at_least_every_hours": 24, "
 
 
 @pytest.fixture
-def lake(s3_settings: S3Settings, tmp_path: Path) -> InlineLake:
-    return InlineLake(s3_settings, tmp_path, options=RARELY)
+def lake(s3_settings: S3Settings, tmp_path: Path) -> Lake:
+    return Lake(s3_settings, tmp_path, options=RARELY)
 
 
-@pytest.fixture
-def config(lake: InlineLake, tmp_path: Path) -> Path:
-    secrets = {"s3_endpoint": lake.settings.endpoint, "access_key_id": "key", "secret_access_key": "hidden-secret"}
-    path = tmp_path / "config.json"
-    path.write_text(
-        json.dumps(
-            {
-                "s3_bucket_name": lake.settings.bucket,
-                "s3_bucket_path": "lake",
-                "s3_bucket_region": "us-east-1",
-                "format": lake.format,
-                **secrets,
-                **lake.options,
-            }
-        )
-    )
-    return path
-
-
-def sync(lake: InlineLake, number: int, ids: Iterable[int], **catalog: Any) -> None:
+def sync(lake: Lake, number: int, ids: Iterable[int], **catalog: Any) -> None:
     found = [{"id": i, "note": Random(i * number).randbytes(200).hex()} for i in ids]
-    lake.sync(dedup_catalog(**catalog), [rows(found, number), state(number), status("COMPLETE")])
+    lake.sync(dedup_catalog(**catalog), [rows(found, number), state(number), complete()])
 
 
-@pytest.mark.parametrize(
+@each(
     ("rule", "due"),
     [
         (None, "at the next sync"),
@@ -96,41 +78,40 @@ def test_nothing_waits_after_a_merge_or_while_a_generation_is_pending() -> None:
 PROPERTIES = ("airbyte.rows-waiting", "airbyte.waiting-since", "airbyte.merge-due")
 
 
-def published(lake: InlineLake) -> dict[str, dict[str, str]]:
+def published(lake: Lake) -> dict[str, dict[str, str]]:
     """The properties about waiting rows that each publisher's readers find."""
     lake_reader = reader(lake.directory, lake.settings).load_table(("default", "users"))
     glue = boto3.client("glue", "us-east-1", aws_access_key_id="k", aws_secret_access_key="s")
-    manifest = S3Store(lake.settings).head(f"lake/users/{MANIFEST}")
+    manifest = lake.store.head(f"lake/users/{MANIFEST}")
     assert manifest is not None
     found = {
         "symlink": {name.replace("ab-", "airbyte."): value for name, value in manifest.metadata.items()},
-        "delta": DeltaReaders.on_s3(lake.settings, "lake/users/").table().metadata().configuration,
+        "delta": DeltaReaders.of_copy(lake.settings, "lake/users/", lake.directory).table().metadata().configuration,
         "iceberg": lake_reader.properties,
         "glue": glue.get_table(DatabaseName=database(lake), Name="users")["Table"]["Parameters"],
     }
     return {publisher: {name: of[name] for name in PROPERTIES if name in of} for publisher, of in found.items()}
 
 
-def database(lake: InlineLake) -> str:
+def database(lake: Lake) -> str:
     return lake.settings.bucket.replace("-", "_")
 
 
-def versions(lake: InlineLake) -> tuple[int, int]:
+def versions(lake: Lake) -> tuple[int, int]:
     """The newest version of the Delta table and the number of versions of the Iceberg table's metadata."""
     table = reader(lake.directory, lake.settings).load_table(("default", "users"))
-    return DeltaReaders.on_s3(lake.settings, "lake/users/").table().version(), len(table.metadata.metadata_log)
+    return DeltaReaders.of_copy(lake.settings, "lake/users/", lake.directory).table().version(), len(table.metadata.metadata_log)
 
 
 @pytest.fixture
-def published_lake(lake: InlineLake, moto_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> InlineLake:
+def published_lake(lake: Lake, moto_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Lake:
     monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", moto_endpoint)
     iceberg = {"type": "sql", "database_uri": f"sqlite:///{lake.directory}/catalog.db", "catalog_name": "lake"}
-    keys = {"s3_endpoint": lake.settings.endpoint, "access_key_id": "key", "secret_access_key": "s", "s3_bucket_region": "us-east-1"}
-    lake.options = {**RARELY, **keys, "publish": {"delta": True, "iceberg": iceberg, "glue": {"database": database(lake)}}}
+    lake.options = {**RARELY, "publish": {"delta": True, "iceberg": iceberg, "glue": {"database": database(lake)}}}
     return lake
 
 
-def test_every_publisher_says_what_waits_until_it_is_merged(published_lake: InlineLake, caplog: pytest.LogCaptureFixture) -> None:
+def test_every_publisher_says_what_waits_until_it_is_merged(published_lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
     lake = published_lake
     nothing: dict[str, dict[str, str]] = {"symlink": {}, "delta": {}, "iceberg": {}, "glue": {}}
     sync(lake, 1, range(100))
@@ -143,11 +124,11 @@ def test_every_publisher_says_what_waits_until_it_is_merged(published_lake: Inli
     assert waiting.rows == 15
     assert published(lake) == dict.fromkeys(nothing, waiting.properties())
     assert versions(lake) == (before[0] + 2, before[1] + 2)
-    assert DeltaReaders.on_s3(lake.settings, "lake/users/").values() == list(range(100))
+    assert DeltaReaders.of_copy(lake.settings, "lake/users/", lake.directory).values() == list(range(100))
 
     now = versions(lake)
     lake.options = {**lake.options, "tables": {"merge": [{"stream": "*", "at_least_every_hours": 48}]}}
-    lake.sync(dedup_catalog(), [status("COMPLETE")])
+    lake.sync(dedup_catalog(), [complete()])
     assert versions(lake) == now  # not even other bounds give an idle table another version
 
     lake.options = {**lake.options, "tables": {}}
@@ -156,26 +137,26 @@ def test_every_publisher_says_what_waits_until_it_is_merged(published_lake: Inli
     assert not [record for record in caplog.records if record.levelname == "WARNING"]
 
 
-def test_a_commit_about_waiting_rows_has_neither_files_nor_a_checkpoint(published_lake: InlineLake) -> None:
+def test_a_commit_about_waiting_rows_has_neither_files_nor_a_checkpoint(published_lake: Lake) -> None:
     sync(published_lake, 1, range(100))
     sync(published_lake, 2, range(10))
-    log = {key.rpartition("/")[2]: S3Store(published_lake.settings).get(key) for key in log_keys(published_lake)}
+    log = {key.rpartition("/")[2]: published_lake.store.get(key) for key in log_keys(published_lake)}
     actions = [next(iter(json.loads(line))) for line in log["00000000000000000001.json"].splitlines()]
     assert actions == ["commitInfo", "metaData", "txn"]
     assert not [name for name in log if "checkpoint" in name]
 
 
-def log_keys(lake: InlineLake) -> list[str]:
-    return [found.key for found in S3Store(lake.settings).list("lake/users/_delta_log/")]
+def log_keys(lake: Lake) -> list[str]:
+    return [found.key for found in lake.store.list("lake/users/_delta_log/")]
 
 
-def figures(lake: InlineLake) -> StreamFigures:
-    table = TableFactory(lake.config(), S3Store(lake.settings), SINCE).of_catalog(dedup_catalog())[0]
+def figures(lake: Lake) -> StreamFigures:
+    table = lake.factory().of_catalog(parse_catalog(json.dumps(dedup_catalog()).encode()))[0]
     table.writer.catch_up()
     return stream_figures(0, table, Spool(lake.directory / "other_spool", 2**20))
 
 
-def test_the_summary_of_a_sync_says_what_waits(lake: InlineLake) -> None:
+def test_the_summary_of_a_sync_says_what_waits(lake: Lake) -> None:
     sync(lake, 1, range(100))
     assert (figures(lake).waiting, figures(lake).empty) == (None, True)
     sync(lake, 2, range(10))
@@ -186,14 +167,20 @@ def test_the_summary_of_a_sync_says_what_waits(lake: InlineLake) -> None:
     assert not figures(lake).empty  # a sync without records says it, too
 
 
-def test_inspect_says_what_waits(lake: InlineLake, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def said_by(connector: InlineConnector, *command: str) -> str:
+    """What a command prints that succeeds."""
+    outcome = connector.run(*command)
+    assert outcome.exit_code == 0, outcome.stderr
+    return outcome.text
+
+
+def test_inspect_says_what_waits(lake: Lake) -> None:
     sync(lake, 1, range(100))
     sync(lake, 2, range(10))
     said = str(figures(lake).waiting)
 
     def inspect(*arguments: str) -> str:
-        assert operator_command(["inspect", *arguments, "--config", str(config)]) == 0
-        return capsys.readouterr().out
+        return said_by(lake.connector(), "inspect", *arguments)
 
     assert f"Not merged yet:\nusers: {said}\n" in inspect()
     assert ["waiting", *said.split()] in [line.split() for line in inspect("users").splitlines()]
@@ -210,29 +197,32 @@ def test_inspect_says_what_waits(lake: InlineLake, config: Path, capsys: pytest.
     assert json.loads(inspect("users", "--output", "json"))["table"]["waiting"] is None
 
 
-def test_rows_that_no_rule_lets_wait_are_something_to_look_at(
-    lake: InlineLake, config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def page() -> str:
-        assert operator_command(["report", "--config", str(config), "--out", str(tmp_path / "page.html")]) == 0
-        return (tmp_path / "page.html").read_text()
+def report(lake: Lake) -> tuple[str, str]:
+    """The page of the report, and what the command says of it."""
+    page = lake.directory / "page.html"
+    said = said_by(lake.connector(), "report", "--out", str(page))
+    return page.read_text(), said
 
+
+def test_rows_that_no_rule_lets_wait_are_something_to_look_at(lake: Lake) -> None:
     sync(lake, 1, range(100))
     sync(lake, 2, range(10))
-    assert f"<dt>Not merged yet</dt><dd>{figures(lake).waiting}</dd>" in page()
-    assert "0 things to look at" in capsys.readouterr().out  # the user wants it so
+    page, said = report(lake)
+    assert f"<dt>Not merged yet</dt><dd>{figures(lake).waiting}</dd>" in page
+    assert "0 things to look at" in said  # the user wants it so
 
-    config.write_text(json.dumps({**json.loads(config.read_text()), "tables": {}}))
     lake.options, lake.merge_limits = {}, {"time": MergeTime(timedelta())}
     sync(lake, 3, [1])
-    assert "due at the next sync. <" in page()
-    assert "1 thing to look at" in capsys.readouterr().out
+    page, said = report(lake)
+    assert "due at the next sync. <" in page
+    assert "1 thing to look at" in said
 
 
-def test_costly_merges_name_the_setting(lake: InlineLake, config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_costly_merges_name_the_setting(lake: Lake) -> None:
+    ruled = lake.connector()
+
     def shown() -> Any:
-        assert operator_command(["inspect", "users", "--output", "json", "--config", str(config)]) == 0
-        return json.loads(capsys.readouterr().out)
+        return json.loads(said_by(ruled, "inspect", "users", "--output", "json"))
 
     lake.options = {}
     sync(lake, 1, range(2_000))
@@ -246,10 +236,9 @@ def test_costly_merges_name_the_setting(lake: InlineLake, config: Path, tmp_path
     assert merges["bytes_written"] == sum(rewritten[1:])
     assert merges["amplification"] == merges["bytes_written"] / merges["bytes_merged"] > 20
     assert merges["advice"].startswith("Higher bounds in tables.merge")  # the configuration has a rule already
-    assert operator_command(["inspect", "users", "--config", str(config)]) == 0
-    assert "the last 3 wrote" in capsys.readouterr().out
-    assert operator_command(["report", "--config", str(config), "--out", str(tmp_path / "page.html")]) == 0
-    page = (tmp_path / "page.html").read_text()
+    assert "the last 3 wrote" in said_by(ruled, "inspect", "users")
+    lake.options = RARELY
+    page, _ = report(lake)
     assert f'<data value="{rewritten[-1]}">' in page
     assert "Bytes rewritten by each sync" in page
     assert "Higher bounds in tables.merge" in page
