@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator, Mapping, MutableMapping
 from functools import cached_property
+from itertools import count
 
 from destination_s3_spark.storage.object_store import StagedUpload
 from destination_s3_spark.storage.s3 import S3Store
@@ -148,4 +149,5 @@ class Bucket(S3Store):
             upload_id: Upload(upload.key, upload.metadata, dict(upload.parts)) for upload_id, upload in self.uploads.items()
         }
         other.memory.completed = dict(self.memory.completed)
+        other.memory.ids = count(next(self.memory.ids))
         return other

@@ -18,7 +18,7 @@ from destination_s3_spark.protocol.state import StateKind
 from unit_tests.chain.bucket import CRASHES, FATES, LOSSES, at_calls, name_of
 from unit_tests.chain.simulation import ONE_TABLE, Landing, Platform, Positions, Result, Shape, Sync, World, result, run_until_done
 from unit_tests.lake.memory_bucket import Crash, Fate, Hook, Refusal, S3Call
-from unit_tests.rotation import random_cases, taken
+from unit_tests.sampling import chance, rounds, sample
 
 SHAPES = {
     "one table": ONE_TABLE,
@@ -35,7 +35,9 @@ SHAPES = {
 }
 TAIL = "a tail behind the last state"
 EVERY = 4
-"""Of so many cases that are alike, a run takes one."""
+"""Of so many cases that are alike, a run for a commit takes one."""
+PER_PAUSE = 6
+"""Deaths of other writers during a pause in a run for a commit, on average."""
 
 
 class Tally:
@@ -89,14 +91,12 @@ def tally(shape: Shape, schedules: Iterable[Mapping[int, Fate]], name: str, *, c
     found.expect_clean(f"{name}, completes again: {completes_again}")
 
 
-def random_schedules(
-    seed: str, count: int, last_call: int, crashes: tuple[int, int], timeouts: tuple[int, int]
-) -> Iterator[dict[int, Fate]]:
-    chance, count = random_cases(seed, count, EVERY)
-    for _ in range(count):
-        faults = [chance.choice(CRASHES) for _ in range(chance.randint(*crashes))]
-        faults += [chance.choice(LOSSES) for _ in range(chance.randint(*timeouts))]
-        yield {chance.randint(1, last_call): fault for fault in faults}
+def random_schedules(seed: str, count: int, last_call: int, crashes: tuple[int, int], losses: tuple[int, int]) -> Iterator[dict[int, Fate]]:
+    lot = chance(seed)
+    for _ in range(rounds(count // EVERY, count)):
+        faults = [lot.choice(CRASHES) for _ in range(lot.randint(*crashes))]
+        faults += [lot.choice(LOSSES) for _ in range(lot.randint(*losses))]
+        yield {lot.randint(1, last_call): fault for fault in faults}
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -140,14 +140,14 @@ def test_a_tail_without_a_state_doubles_only_when_the_process_dies_between_close
 @pytest.mark.parametrize("completes_again", [True, False])
 def test_every_pair_of_crashes(completes_again: bool) -> None:
     calls = clean_calls(ONE_TABLE)
-    pairs = (
+    pairs = [
         {first: before, second: after}
         for first in range(1, calls + 1)
-        for second in taken(range(first + 1, first + 21), EVERY, first)
+        for second in range(first + 1, first + 21)
         for before in CRASHES
         for after in CRASHES
-    )
-    tally(ONE_TABLE, pairs, "pairs of crashes, one table", completes_again=completes_again)
+    ]
+    tally(ONE_TABLE, sample(pairs, len(pairs) // EVERY), "pairs of crashes, one table", completes_again=completes_again)
 
 
 @pytest.mark.slow
@@ -281,12 +281,13 @@ def test_a_paused_writer_that_wakes_up_after_another_took_over(name: str, comple
     shape = SHAPES[name]
     found = Tally()
     outcomes: Counter[str] = Counter()
-    for pause in range(opened_by(shape) + 1, clean_calls(shape) + 1):
-        for crash_at in (None, *taken(range(1, clean_calls(shape) + 10, 3), 3, pause)):
-            faults = {} if crash_at is None else {crash_at: CRASHES[crash_at // 3 % 2]}
-            zombie = Zombie(shape, pause, at_calls(faults), completes_again=completes_again)
-            outcomes[zombie.run()] += 1
-            found.add((pause, faults), shape, result(zombie.world, shape, zombie.attempts))
+    pauses = range(opened_by(shape) + 1, clean_calls(shape) + 1)
+    crashes = sample([(pause, crash_at) for pause in pauses for crash_at in range(1, clean_calls(shape) + 10, 3)], len(pauses) * PER_PAUSE)
+    for pause, crash_at in [*((pause, None) for pause in pauses), *crashes]:
+        faults = {} if crash_at is None else {crash_at: CRASHES[crash_at // 3 % 2]}
+        zombie = Zombie(shape, pause, at_calls(faults), completes_again=completes_again)
+        outcomes[zombie.run()] += 1
+        found.add((pause, faults), shape, result(zombie.world, shape, zombie.attempts))
     found.expect_clean(f"zombies {dict(outcomes)}, {name}, completes again: {completes_again}")
     assert outcomes.keys() <= {"Fenced", "finished"}
     assert outcomes["Fenced"] > 10 * outcomes["finished"]
@@ -314,19 +315,19 @@ def test_a_paused_writer_that_wakes_up_while_the_other_has_died_half_way(unanswe
     shape = Shape(((3,), (6,)), (6,))
     found = Tally()
     outcomes: Counter[str] = Counter()
-    for pause in range(opened_by(shape) + 1, clean_calls(shape) - 1):
-        for dies_at in taken(range(1, 46), EVERY, pause):
-            left = [Fate.LOST_BEFORE] * unanswered
+    cases = [(pause, dies_at) for pause in range(opened_by(shape) + 1, clean_calls(shape) - 1) for dies_at in range(1, 46)]
+    for pause, dies_at in sample(cases, len(cases) // EVERY):
+        left = [Fate.LOST_BEFORE] * unanswered
 
-            def faults(call: S3Call, dies_at: int = dies_at, left: list[Fate] = left) -> Fate | None:
-                if call.number == dies_at:
-                    return death
-                return left.pop() if name_of(call) == "complete_upload" and left else None
+        def faults(call: S3Call, dies_at: int = dies_at, left: list[Fate] = left) -> Fate | None:
+            if call.number == dies_at:
+                return death
+            return left.pop() if name_of(call) == "complete_upload" and left else None
 
-            zombie = InterruptedTakeover(shape, pause, faults)
-            outcomes[zombie.run()] += 1
-            zombie.finish()
-            found.add((pause, dies_at), shape, result(zombie.world, shape, zombie.attempts))
+        zombie = InterruptedTakeover(shape, pause, faults)
+        outcomes[zombie.run()] += 1
+        zombie.finish()
+        found.add((pause, dies_at), shape, result(zombie.world, shape, zombie.attempts))
     found.expect_clean(f"zombies beside dead ones {dict(outcomes)}, {unanswered} completes unanswered, {death.value}")
 
 

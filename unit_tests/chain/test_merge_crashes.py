@@ -15,7 +15,7 @@ from unit_tests.chain.bucket import CRASHES, FATES, at_calls, name_of
 from unit_tests.chain.merging import Plan, Platform, WatchedBucket, run_once, run_until_done
 from unit_tests.chain.trouble import EVERY, OLD, REFRESH, SCENARIOS, Paused, Scenario, Tally, opened_by, random_faults
 from unit_tests.lake.memory_bucket import Fate, Hook, Refusal, S3Call
-from unit_tests.rotation import taken
+from unit_tests.sampling import sample
 
 
 def tally(name: str, schedules: Iterable[dict[int, Fate]], what: str, *, completes_again: bool = True) -> None:
@@ -49,12 +49,12 @@ def test_one_fault_at_every_call(name: str, completes_again: bool) -> None:
 @pytest.mark.parametrize("name", ["a merge into a merged table", "a refresh of a merged table"])
 def test_two_crashes(name: str) -> None:
     calls = SCENARIOS[name].clean_calls()
-    pairs = (
+    pairs = [
         {first: CRASHES[first % 2], second: CRASHES[second % 2]}
         for first in range(1, calls + 1)
-        for second in taken(range(first + 1, first + 20, 2), EVERY, first)
-    )
-    tally(name, pairs, "two crashes")
+        for second in range(first + 1, first + 20, 2)
+    ]
+    tally(name, sample(pairs, len(pairs) // EVERY), "two crashes")
 
 
 @pytest.mark.slow
@@ -132,16 +132,16 @@ def test_three_generations_in_a_row_of_which_only_the_last_ends() -> None:
     second = Plan(3, 6, WriteDisposition.TRUNCATE, ((30, 31), (32,)))
     scenario = Scenario((OLD,), REFRESH)
     calls = scenario.clean_calls()
-    for first_dies in taken(range(1, calls + 1), 5):
-        for second_dies in range(1, calls + 1, 5):
-            bucket = scenario.begun()
-            bucket.store.hook = at_calls({first_dies: CRASHES[second_dies % 2]})
-            run_once(bucket, REFRESH, Platform())
-            bucket.store.hook = at_calls({len(bucket.store.memory.calls) + second_dies: CRASHES[first_dies // 2 % 2]})
-            run_once(bucket, second, Platform())
-            bucket.store.hook = None
-            run_until_done(bucket, last)
-            found.add((first_dies, second_dies), bucket, last.records)
+    deaths = [(first, second) for first in range(1, calls + 1) for second in range(1, calls + 1, 5)]
+    for first_dies, second_dies in sample(deaths, len(deaths) // 5):
+        bucket = scenario.begun()
+        bucket.store.hook = at_calls({first_dies: CRASHES[second_dies % 2]})
+        run_once(bucket, REFRESH, Platform())
+        bucket.store.hook = at_calls({len(bucket.store.memory.calls) + second_dies: CRASHES[first_dies // 2 % 2]})
+        run_once(bucket, second, Platform())
+        bucket.store.hook = None
+        run_until_done(bucket, last)
+        found.add((first_dies, second_dies), bucket, last.records)
     found.expect_clean("three generations")
 
 
@@ -151,13 +151,14 @@ def test_three_generations_in_a_row_of_which_only_the_last_ends() -> None:
 def test_a_paused_writer_that_wakes_up_after_another_took_over(name: str, completes_again: bool) -> None:
     scenario = SCENARIOS[name]
     found, outcomes = Tally(), Counter[str]()
-    for pause in range(opened_by(scenario) + 1, scenario.clean_calls() + 1):
-        for crash_at in (None, *taken(range(1, scenario.clean_calls(), 9), EVERY, pause)):
-            faults = {} if crash_at is None else {crash_at: CRASHES[crash_at % 2]}
-            bucket = scenario.begun(completes_again=completes_again)
-            paused = Paused(bucket, scenario.troubled, pause, at_calls(faults), others_end=True)
-            outcomes[paused.run()] += 1
-            found.add((pause, faults), bucket, scenario.expected)
+    pauses = range(opened_by(scenario) + 1, scenario.clean_calls() + 1)
+    crashes = [(pause, crash_at) for pause in pauses for crash_at in range(1, scenario.clean_calls(), 9)]
+    for pause, crash_at in [*((pause, None) for pause in pauses), *sample(crashes, len(crashes) // EVERY)]:
+        faults = {} if crash_at is None else {crash_at: CRASHES[crash_at % 2]}
+        bucket = scenario.begun(completes_again=completes_again)
+        paused = Paused(bucket, scenario.troubled, pause, at_calls(faults), others_end=True)
+        outcomes[paused.run()] += 1
+        found.add((pause, faults), bucket, scenario.expected)
     found.expect_clean(f"paused {dict(outcomes)}, {name}, completes again: {completes_again}")
     assert outcomes.keys() <= {"Fenced", "TransientError", "finished"}
     assert outcomes["Fenced"] > 5 * outcomes["finished"]
@@ -170,19 +171,19 @@ def test_a_paused_writer_that_wakes_up_while_the_other_has_died_half_way(name: s
     """With unanswered completes the other one takes the paused writer's block back while its uploads are still there."""
     scenario = SCENARIOS[name]
     found, outcomes = Tally(), Counter[str]()
-    for pause in range(opened_by(scenario) + 1, scenario.clean_calls() - 1):
-        for dies_at in taken(range(1, 36), 3 * EVERY, pause):
-            left = [Fate.LOST_BEFORE] * unanswered
+    cases = [(pause, dies_at) for pause in range(opened_by(scenario) + 1, scenario.clean_calls() - 1) for dies_at in range(1, 36)]
+    for pause, dies_at in sample(cases, len(cases) // (3 * EVERY)):
+        left = [Fate.LOST_BEFORE] * unanswered
 
-            def faults(call: S3Call, dies_at: int = dies_at, left: list[Fate] = left) -> Fate | None:
-                if call.number == dies_at:
-                    return CRASHES[dies_at // 3 % 2]
-                return left.pop() if name_of(call) == "complete_upload" and left else None
+        def faults(call: S3Call, dies_at: int = dies_at, left: list[Fate] = left) -> Fate | None:
+            if call.number == dies_at:
+                return CRASHES[dies_at // 3 % 2]
+            return left.pop() if name_of(call) == "complete_upload" and left else None
 
-            bucket = scenario.begun()
-            paused = Paused(bucket, scenario.troubled, pause, faults, others_end=False)
-            outcomes[paused.run()] += 1
-            paused.finish()
-            found.add((pause, dies_at), bucket, scenario.expected)
+        bucket = scenario.begun()
+        paused = Paused(bucket, scenario.troubled, pause, faults, others_end=False)
+        outcomes[paused.run()] += 1
+        paused.finish()
+        found.add((pause, dies_at), bucket, scenario.expected)
     found.expect_clean(f"paused beside dead ones {dict(outcomes)}, {name}, {unanswered} completes unanswered")
     assert outcomes.keys() <= {"Fenced", "TransientError", "finished"}

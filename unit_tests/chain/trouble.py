@@ -11,10 +11,10 @@ from destination_s3_spark.errors import SyncError
 from unit_tests.chain.bucket import CRASHES, LOSSES
 from unit_tests.chain.merging import Attempt, Plan, Platform, WatchedBucket, run_once, run_until_done
 from unit_tests.lake.memory_bucket import Fate, Hook, Refusal, S3Call
-from unit_tests.rotation import random_cases
+from unit_tests.sampling import chance, rounds
 
 EVERY = 3
-"""Of so many cases that are alike, a run takes one."""
+"""Of so many cases that are alike, a run for a commit takes one."""
 OLD = Plan(1, 0, WriteDisposition.APPEND, ((0, 1, 2), (3, 4)))
 MORE = Plan(2, 0, WriteDisposition.APPEND, ((5, 6), (7,)))
 REFRESH = Plan(2, 5, WriteDisposition.TRUNCATE, ((10, 11, 12), (13,), (14, 15)))
@@ -111,11 +111,11 @@ class Tally:
 
 
 def random_faults(seed: str, count: int, last_call: int) -> Iterator[dict[int, Fate]]:
-    chance, count = random_cases(seed, count, EVERY)
-    for _ in range(count):
-        faults = [chance.choice(CRASHES) for _ in range(chance.randint(0, 4))]
-        faults += [chance.choice(LOSSES) for _ in range(chance.randint(0, 4))]
-        yield {chance.randint(1, last_call): fault for fault in faults}
+    lot = chance(seed)
+    for _ in range(rounds(count // EVERY, count)):
+        faults = [lot.choice(CRASHES) for _ in range(lot.randint(0, 4))]
+        faults += [lot.choice(LOSSES) for _ in range(lot.randint(0, 4))]
+        yield {lot.randint(1, last_call): fault for fault in faults}
 
 
 class Paused:

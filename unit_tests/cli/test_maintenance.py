@@ -20,7 +20,7 @@ from destination_s3_spark.errors import ConfigError, DataError, Fenced
 from destination_s3_spark.protocol.catalog import parse_catalog
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.updates.resources import Resources, TaskResources
-from unit_tests.chain.fake_store import FakeStore
+from unit_tests.chain.bucket import Bucket
 from unit_tests.chain.one_table import writer
 from unit_tests.lake.inline_engine import InlineEngine
 from unit_tests.lake.lake import Lake
@@ -29,7 +29,7 @@ from unit_tests.sync.logged_lake import send_five
 
 
 def test_a_long_job_learns_now_and_then_whether_the_table_is_still_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    store = FakeStore()
+    store = Bucket()
     made = writer(store)
     made.open()
     seldom = maintenance._lookout(made)

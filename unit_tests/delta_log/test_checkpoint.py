@@ -19,7 +19,7 @@ from destination_s3_spark.delta_log.actions import (
     encode_checkpoint,
 )
 from unit_tests.cases import each
-from unit_tests.chain.fake_store import FakeStore
+from unit_tests.chain.bucket import Bucket
 from unit_tests.delta_log.written_log import METADATA, PROTOCOL, added, adds_of, begun, in_delta_rs
 
 FEATURES = Protocol(3, 7, reader_features=["columnMapping"], writer_features=["columnMapping"])
@@ -43,7 +43,7 @@ def test_a_checkpoint_is_read_back(contents: list[Action]) -> None:
 
 
 def test_delta_rs_reads_the_table_from_a_checkpoint_alone(tmp_path: Path) -> None:
-    store = FakeStore()
+    store = Bucket()
     log = begun(store, 4)
     found = log.read()
     assert found is not None
@@ -64,7 +64,7 @@ def test_delta_rs_reads_the_table_from_a_checkpoint_alone(tmp_path: Path) -> Non
 
 def test_a_checkpoint_of_delta_rs_is_read(tmp_path: Path) -> None:
     """It writes one although it does not know the writer feature."""
-    store = FakeStore()
+    store = Bucket()
     log = begun(store, 3)
     in_delta_rs(store, tmp_path).create_checkpoint()
     (written,) = tmp_path.glob("_delta_log/*.checkpoint.parquet")

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from destination_s3_spark.delta_log.actions import Action, Add, CommitInfo, Metadata, Protocol, Transaction, delta_columns, encode_commit
 from destination_s3_spark.delta_log.log import DeltaLog
-from unit_tests.chain.fake_store import FakeStore
+from unit_tests.chain.bucket import Bucket
 from unit_tests.schema.of_arrow import fields_of
 
 ROOT = "lake/users/"
@@ -37,7 +37,7 @@ def commit(*actions: Action, name: str = "x") -> bytes:
     return encode_commit([CommitInfo(1, "WRITE", {}, "engine", name), *actions])
 
 
-def begun(store: FakeStore, versions: int = 1) -> DeltaLog:
+def begun(store: Bucket, versions: int = 1) -> DeltaLog:
     """A log of the table `t` with one file per version."""
     log = DeltaLog(store, ROOT)
     for version in range(versions):
@@ -46,7 +46,7 @@ def begun(store: FakeStore, versions: int = 1) -> DeltaLog:
     return log
 
 
-def in_delta_rs(store: FakeStore, directory: Path) -> deltalake.DeltaTable:
+def in_delta_rs(store: Bucket, directory: Path) -> deltalake.DeltaTable:
     """The log as delta-rs reads it."""
     for key, body in store.objects.items():
         path = directory / key.removeprefix(ROOT)

@@ -29,7 +29,7 @@ from destination_s3_spark.schema.encodings import Encodings, TimeEncoding
 from destination_s3_spark.storage.object_store import StagedUpload
 from destination_s3_spark.tables.publishers.delta_files import add_actions, configuration
 from unit_tests.cases import each
-from unit_tests.chain.fake_store import FakeStore
+from unit_tests.chain.bucket import Bucket
 from unit_tests.sampling import examples
 from unit_tests.schema.of_arrow import fields_of
 
@@ -334,7 +334,7 @@ def test_delta_rs_finds_every_row_with_them(tmp_path: Path) -> None:
     entries = {f"{number}.parquet": _entry(tmp_path / f"{number}.parquet", table) for number, table in enumerate(tables)}
     columns = delta_columns(fields_of(DELTA_SCHEMA))
     # The chain describes all files, so that none is read.
-    adds = add_actions(FakeStore(), entries, DELTA_SCHEMA, 0, None).values()
+    adds = add_actions(Bucket(), entries, DELTA_SCHEMA, 0, None).values()
     body = encode_commit(
         [Protocol(1, 2), Metadata("0", columns.schema_string, [], configuration(columns, entries.values())), *adds],
     )

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-
-import pytest
 
 from destination_s3_spark.change_log.manifest import GroupName, LogKind, LogName
 from destination_s3_spark.errors import SyncError
 from destination_s3_spark.tables.retention import delete_log_before
-from unit_tests.chain.fake_store import Crash, FakeStore, Fault
+from unit_tests.cases import each
+from unit_tests.chain.bucket import FATES, Bucket, at_calls
+from unit_tests.lake.memory_bucket import Crash
 
 FOLDER = "lake/airbyte_changes/users/"
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -21,19 +22,19 @@ def group(number: int) -> GroupName:
     return GroupName(number * 10, f"{number:026d}")
 
 
-def log(*ages: tuple[LogKind, int]) -> FakeStore:
+def log(*ages: tuple[LogKind, int]) -> Bucket:
     """A log of groups with two files each: their kind, and their age in days."""
-    store = FakeStore()
+    store = Bucket()
     for number, (kind, days) in enumerate(ages):
         name = group(number)
         names = [LogName(*name, part, kind).file_name(".csv.gz") for part in range(2)]
         for found in (*names, name.manifest):
             store.objects[FOLDER + found] = b"x"
-            store.modified[FOLDER + found] = NOW - timedelta(days=days)
+            store.memory.date(FOLDER + found, NOW - timedelta(days=days))
     return store
 
 
-def left(store: FakeStore) -> list[int]:
+def left(store: Bucket) -> list[int]:
     """The groups that have all their objects. There must be nothing of any other."""
     counts = {number: sum(str(group(number)) in key for key in store.objects) for number in range(9)}
     assert set(counts.values()) <= {0, 3}
@@ -43,7 +44,7 @@ def left(store: FakeStore) -> list[int]:
 C, S, U = LogKind.CHANGES, LogKind.SNAPSHOT, LogKind.UPSERTS
 
 
-@pytest.mark.parametrize(
+@each(
     ("ages", "kept"),
     [
         (((S, 90), (C, 80), (C, 70)), [0, 1, 2]),
@@ -76,8 +77,9 @@ def test_a_snapshot_without_a_manifest_does_not_count() -> None:
 def test_other_objects_and_other_tables_stay() -> None:
     store = log((S, 90), (S, 80))
     others = {FOLDER + "notes.txt": b"x", FOLDER + "orders/" + group(0).manifest: b"x"}
-    store.objects |= others
-    store.modified |= dict.fromkeys(others, NOW - timedelta(days=99))
+    store.objects.update(others)
+    for key in others:
+        store.memory.date(key, NOW - timedelta(days=99))
     delete_log_before(store, FOLDER, LIMIT)
 
     assert others.items() <= store.objects.items()
@@ -85,7 +87,8 @@ def test_other_objects_and_other_tables_stay() -> None:
 
 def test_an_object_of_unknown_age_is_kept() -> None:
     store = log((S, 90), (S, 80))
-    del store.modified[FOLDER + group(0).manifest]
+    listed = [replace(info, modified=None) if info.key == FOLDER + group(0).manifest else info for info in store.list("")]
+    store.list = lambda prefix: iter(listed)  # type: ignore[method-assign]
     delete_log_before(store, FOLDER, LIMIT)
 
     assert left(store) == [0, 1]
@@ -93,9 +96,9 @@ def test_an_object_of_unknown_age_is_kept() -> None:
 
 def test_a_crash_at_any_call_leaves_a_log_that_reads_and_the_next_sweep_ends_it() -> None:
     for call in range(1, 4):
-        for fault in Fault:
+        for fault in FATES:
             store = log((S, 90), (C, 80), (S, 70), (C, 60))
-            store.hook = lambda number, _name, call=call, fault=fault: fault if number == call else None
+            store.hook = at_calls({call: fault})
             with suppress(Crash, SyncError):
                 delete_log_before(store, FOLDER, LIMIT)
             store.hook = None

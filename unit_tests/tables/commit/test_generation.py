@@ -16,13 +16,14 @@ from destination_s3_spark.formats.file_statistics import UNBOUNDED, WrittenFile
 from destination_s3_spark.storage.object_store import ObjectInfo
 from destination_s3_spark.tables.commit.generation import NOTHING, earlier_files, generation_of, kept_rows
 from destination_s3_spark.tables.commit.writer import TableWriter
-from unit_tests.chain.fake_store import FakeStore
+from unit_tests.cases import each
+from unit_tests.chain.bucket import Bucket
 from unit_tests.chain.one_table import FIRST, STARTED, TABLE, land, writer
 
 PATTERN = re.compile(r"lake/users/.*\.parquet")
 
 
-def lands(store: FakeStore, generation: int, disposition: WriteDisposition = WriteDisposition.APPEND) -> None:
+def lands(store: Bucket, generation: int, disposition: WriteDisposition = WriteDisposition.APPEND) -> None:
     """A sync of ten rows that ends well."""
     made = writer(store, generation, generation, disposition)
     land(made, store, 0, 100)
@@ -30,7 +31,7 @@ def lands(store: FakeStore, generation: int, disposition: WriteDisposition = Wri
     made.close()
 
 
-def refresh(store: FakeStore, generation: int, disposition: WriteDisposition = WriteDisposition.TRUNCATE) -> TableWriter:
+def refresh(store: Bucket, generation: int, disposition: WriteDisposition = WriteDisposition.TRUNCATE) -> TableWriter:
     """An open refresh of the generation."""
     made = writer(store, 99, generation, disposition)
     made.open()
@@ -42,7 +43,7 @@ def files(made: TableWriter, kind: FileKind) -> tuple[FileEntry, ...]:
 
 
 def test_rows_that_landed_in_the_generation_before_it_was_pending_stay() -> None:
-    store = FakeStore()
+    store = Bucket()
     lands(store, 4)
     lands(store, 5)
     made = refresh(store, 5)
@@ -53,19 +54,19 @@ def test_rows_that_landed_in_the_generation_before_it_was_pending_stay() -> None
 
 
 def test_nothing_of_earlier_generations_stays() -> None:
-    store = FakeStore()
+    store = Bucket()
     lands(store, 4)
     assert kept_rows(refresh(store, 5), WriteDisposition.TRUNCATE) == NOTHING
 
 
 def test_nothing_stays_of_what_is_overwritten() -> None:
-    store = FakeStore()
+    store = Bucket()
     lands(store, 4)
     assert kept_rows(refresh(store, 4, WriteDisposition.OVERWRITE), WriteDisposition.OVERWRITE) == NOTHING
 
 
 def test_of_rows_that_a_merge_has_mixed_with_others_the_raw_ones_stay() -> None:
-    store = FakeStore()
+    store = Bucket()
     lands(store, 4)
     lands(store, 5)
     merge(store)
@@ -76,14 +77,14 @@ def test_of_rows_that_a_merge_has_mixed_with_others_the_raw_ones_stay() -> None:
 
 
 def test_without_raw_rows_nobody_can_tell_them_apart() -> None:
-    store = FakeStore()
+    store = Bucket()
     lands(store, 4)
     lands(store, 5)
     merge(store, with_raw=True)
     assert kept_rows(refresh(store, 5), WriteDisposition.TRUNCATE) is None
 
 
-def merge(store: FakeStore, *, with_raw: bool = False) -> None:
+def merge(store: Bucket, *, with_raw: bool = False) -> None:
     """Bring the rows of all final files into one, and drop the raw ones if told to."""
     made = writer(store, 50, 5)
     made.open()
@@ -97,7 +98,7 @@ def merge(store: FakeStore, *, with_raw: bool = False) -> None:
 ADOPTABLE = {"lake/users/a.parquet": "5", "lake/users/b.parquet": "4", "lake/users/c.parquet": "5"}
 
 
-def adopted_into(store: FakeStore, generation: int, disposition: WriteDisposition) -> TableWriter:
+def adopted_into(store: Bucket, generation: int, disposition: WriteDisposition) -> TableWriter:
     for key, number in ADOPTABLE.items():
         store.put(key, b"PAR1", {GENERATION_METADATA: number})
     table = replace(TABLE, adopt=lambda: earlier_files(store, PATTERN, TABLE.final_root, TABLE.table_id))
@@ -108,14 +109,14 @@ def adopted_into(store: FakeStore, generation: int, disposition: WriteDispositio
 
 
 def test_adopted_files_of_the_generation_stay() -> None:
-    made = adopted_into(FakeStore(), 5, WriteDisposition.TRUNCATE)
+    made = adopted_into(Bucket(), 5, WriteDisposition.TRUNCATE)
     assert made.live_files().adopted == tuple(ADOPTABLE)
     kept = kept_rows(made, WriteDisposition.TRUNCATE)
     assert kept is not None
     assert (kept.rows, kept.files, kept.adopted) == (0, (), frozenset({"lake/users/a.parquet", "lake/users/c.parquet"}))
 
 
-@pytest.mark.parametrize(
+@each(
     ("metadata", "generation"),
     [({GENERATION_METADATA: "12"}, 12), ({GENERATION_METADATA: " 7 "}, 7), ({GENERATION_METADATA: "x"}, None), ({}, None), (None, None)],
 )
@@ -124,7 +125,7 @@ def test_the_generation_in_a_files_metadata(metadata: Mapping[str, str] | None, 
 
 
 def test_files_of_others_are_left_alone_and_counted(caplog: pytest.LogCaptureFixture) -> None:
-    store = FakeStore()
+    store = Bucket()
     foreign = "lake/users/f-99999999990000000100000001.parquet"  # a token of another table
     for key in (*ADOPTABLE, foreign):
         store.put(key, b"PAR1", {GENERATION_METADATA: "5"})

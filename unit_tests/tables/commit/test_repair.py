@@ -15,48 +15,50 @@ from destination_s3_spark.errors import Fenced
 from destination_s3_spark.tables.commit.repair import Repair, repair
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.publishers.symlink import MANIFEST, SymlinkManifest
-from unit_tests.chain.fake_store import Crash, FakeStore, Fault
+from unit_tests.cases import each
+from unit_tests.chain.bucket import Bucket, at_calls, at_each
 from unit_tests.chain.one_table import FIRST, SCHEMA, SECOND, STARTED, TABLE, crashed, kinds, land, staged, synced, writer
+from unit_tests.lake.memory_bucket import Crash, Fate
 
 MANIFEST_KEY = TABLE.final_root + MANIFEST
 
 
-def repaired(store: FakeStore, manifest: SymlinkManifest | None = None) -> Repair | None:
+def repaired(store: Bucket, manifest: SymlinkManifest | None = None) -> Repair | None:
     return repair(store, TABLE, [manifest] if manifest else [], OrphanUploads(store, "lake/"), STARTED)
 
 
-def head(store: FakeStore) -> TableState:
+def head(store: Bucket) -> TableState:
     chain = Chain(store, TABLE)
     chain.catch_up()
     return chain.head
 
 
-def dies(store: FakeStore, name: str, fault: Fault, action: Callable[[], object]) -> None:
-    store.hook = lambda _, called: fault if called == name else None
+def dies(store: Bucket, name: str, fault: Fate, action: Callable[[], object]) -> None:
+    store.hook = at_each(name, fault)
     with pytest.raises(Crash):
         action()
     store.hook = None
 
 
-def dead_before_completing(store: FakeStore) -> TableWriter:
+def dead_before_completing(store: Bucket) -> TableWriter:
     """A session that wrote its data block and died."""
     made = crashed(store, FIRST)
     land(made, store, 100, 200)
-    dies(store, "complete_upload", Fault.CRASH_BEFORE, lambda: made.commit([SECOND]))
+    dies(store, "complete_upload", Fate.CRASH_BEFORE, lambda: made.commit([SECOND]))
     return made
 
 
-def session(store: FakeStore, disposition: WriteDisposition, sync_id: int, generation_id: int) -> TableWriter:
+def session(store: Bucket, disposition: WriteDisposition, sync_id: int, generation_id: int) -> TableWriter:
     made = TableWriter(Chain(store, TABLE), Session(sync_id, generation_id, STARTED, disposition), OrphanUploads(store, "lake/"))
     made.chain.read()
     return made
 
 
 def test_a_clean_table_is_not_touched() -> None:
-    store = FakeStore()
+    store = Bucket()
     synced(store)
     before = dict(store.objects)
-    store.calls.clear()
+    store.forget()
 
     assert repaired(store) is None
     assert store.objects == before
@@ -64,7 +66,7 @@ def test_a_clean_table_is_not_touched() -> None:
 
 
 def test_a_block_that_was_written_is_finished_and_may_still_be_replayed() -> None:
-    store = FakeStore()
+    store = Bucket()
     dead_before_completing(store)
 
     assert repaired(store) == Repair(Leftovers(False, Settlement.FINISHED, 0, 0))
@@ -79,7 +81,7 @@ def test_a_block_that_was_written_is_finished_and_may_still_be_replayed() -> Non
 
 
 def test_a_table_that_was_repaired_needs_nothing_more() -> None:
-    store = FakeStore()
+    store = Bucket()
     dead_before_completing(store)
     repaired(store)
     blocks = kinds(store)
@@ -89,7 +91,7 @@ def test_a_table_that_was_repaired_needs_nothing_more() -> None:
 
 
 def test_a_block_whose_uploads_are_gone_is_taken_back() -> None:
-    store = FakeStore()
+    store = Bucket()
     dead_before_completing(store)
     store.uploads.clear()
 
@@ -102,7 +104,7 @@ def test_a_block_whose_uploads_are_gone_is_taken_back() -> None:
 
 
 def test_open_uploads_and_scratch_objects_of_dead_sessions_go() -> None:
-    store = FakeStore()
+    store = Bucket()
     made = crashed(store, FIRST)
     land(made, store, 100, 200)
     store.objects[f"{TABLE.scratch_prefix}{made.next_token()}.parquet"] = b"sorted"
@@ -115,7 +117,7 @@ def test_open_uploads_and_scratch_objects_of_dead_sessions_go() -> None:
 
 
 def test_what_a_clean_table_has_left_over_goes_too_and_it_is_closed_again() -> None:
-    store = FakeStore()
+    store = Bucket()
     synced(store)
     token = f"{head(store).identity.table_number}{1:08d}{77:08d}"
     store.stage(f"lake/users/late-{token}.parquet", b"x")
@@ -128,7 +130,7 @@ def test_what_a_clean_table_has_left_over_goes_too_and_it_is_closed_again() -> N
 
 
 def test_a_running_sync_is_fenced() -> None:
-    store = FakeStore()
+    store = Bucket()
     made = writer(store)
     land(made, store, 0, 100)
     repaired(store)
@@ -138,9 +140,9 @@ def test_a_running_sync_is_fenced() -> None:
 
 
 def test_the_manifest_is_written_after_the_block_is_finished() -> None:
-    store = FakeStore()
+    store = Bucket()
     dead_before_completing(store)
-    store.calls.clear()
+    store.forget()
 
     assert repaired(store, SymlinkManifest("bucket")) == Repair(Leftovers(False, Settlement.FINISHED, 0, 0), ("symlink",))
     lines = store.objects[MANIFEST_KEY].decode().splitlines()
@@ -149,7 +151,7 @@ def test_the_manifest_is_written_after_the_block_is_finished() -> None:
 
 
 def test_a_pending_generation_stays_pending_and_is_gone_on_with() -> None:
-    store = FakeStore()
+    store = Bucket()
     synced(store)
     made = session(store, WriteDisposition.TRUNCATE, sync_id=2, generation_id=5)
     made.stage(staged(made, store, 0, 100, kinds=(FileKind.RAW, FileKind.DELTA)))
@@ -164,17 +166,17 @@ def test_a_pending_generation_stays_pending_and_is_gone_on_with() -> None:
     assert again.open().contents.pending == before.pending
 
 
-def overwriting(store: FakeStore, sync_id: int) -> TableWriter:
+def overwriting(store: Bucket, sync_id: int) -> TableWriter:
     return session(store, WriteDisposition.OVERWRITE, sync_id, generation_id=0)
 
 
-@pytest.mark.parametrize("with_repair", [False, True])
+@each("with_repair", [False, True])
 def test_rows_of_another_overwriting_sync_are_never_taken_for_ones_own(with_repair: bool) -> None:
-    store = FakeStore()
+    store = Bucket()
     synced(store)
     dead = overwriting(store, 2)
     dead.stage(staged(dead, store, 0, 100, kinds=(FileKind.RAW, FileKind.DELTA)))
-    dies(store, "complete_upload", Fault.CRASH_BEFORE, lambda: dead.commit([FIRST]))
+    dies(store, "complete_upload", Fate.CRASH_BEFORE, lambda: dead.commit([FIRST]))
     if with_repair:
         repaired(store)
 
@@ -184,17 +186,17 @@ def test_rows_of_another_overwriting_sync_are_never_taken_for_ones_own(with_repa
 
 
 def test_rows_of_an_earlier_attempt_of_the_same_overwriting_sync_are_its_own() -> None:
-    store = FakeStore()
+    store = Bucket()
     synced(store)
     dead = overwriting(store, 2)
     dead.stage(staged(dead, store, 0, 100, kinds=(FileKind.RAW, FileKind.DELTA)))
-    dies(store, "complete_upload", Fault.CRASH_BEFORE, lambda: dead.commit([FIRST]))
+    dies(store, "complete_upload", Fate.CRASH_BEFORE, lambda: dead.commit([FIRST]))
     repaired(store)
 
     assert overwriting(store, 2).open().contents.pending == Pending(0, 10, 2)
 
 
-def replacing(store: FakeStore) -> None:
+def replacing(store: Bucket) -> None:
     """A session that died in the middle of replacing the table's only file."""
     synced(store)
     made = writer(store, sync_id=2)
@@ -202,24 +204,24 @@ def replacing(store: FakeStore) -> None:
     made.ensure_schema(SCHEMA)
     new = staged(made, store, 0, 100, kinds=(FileKind.FINAL,)).files
     old = made.live_files().of(FileKind.FINAL)
-    dies(store, "complete_upload", Fault.CRASH_BEFORE, lambda: made.merge(new, old, None))
+    dies(store, "complete_upload", Fate.CRASH_BEFORE, lambda: made.merge(new, old, None))
 
 
 def test_a_repair_that_dies_at_any_call_can_be_repeated() -> None:
-    whole = FakeStore()
+    whole = Bucket()
     replacing(whole)
-    whole.calls.clear()
+    whole.forget()
     repaired(whole, SymlinkManifest("bucket"))
     calls = len(whole.calls)
     files = sorted(key for key in whole.objects if key.startswith("lake/users/f-"))
     assert len(files) == 1
 
     for number in range(1, calls + 1):
-        for fault in (Fault.CRASH_BEFORE, Fault.CRASH_AFTER):
-            store = FakeStore()
+        for fault in (Fate.CRASH_BEFORE, Fate.CRASH_AFTER):
+            store = Bucket()
             replacing(store)
-            store.calls.clear()
-            store.hook = lambda call, _, at=number, how=fault: how if call == at else None
+            store.forget()
+            store.hook = at_calls({number: fault})
             with pytest.raises(Crash):
                 repaired(store, SymlinkManifest("bucket"))
             store.hook = None

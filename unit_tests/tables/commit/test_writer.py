@@ -18,12 +18,13 @@ from destination_s3_spark.tables.commit.batch import Batch
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
 from destination_s3_spark.tables.publishers.symlink import SymlinkManifest
-from unit_tests.chain.fake_store import FakeStore
+from unit_tests.cases import each
+from unit_tests.chain.bucket import Bucket
 from unit_tests.chain.one_table import CHAIN, FIRST, SCHEMA, SECOND, STARTED, TABLE, event, kinds, land, staged, synced, writer
 
 
 def test_a_small_sync_of_a_new_table_costs_twelve_calls() -> None:
-    store = FakeStore()
+    store = Bucket()
     synced(store)
 
     staging = ["create_upload", "upload_part"] * 2
@@ -33,9 +34,9 @@ def test_a_small_sync_of_a_new_table_costs_twelve_calls() -> None:
 
 
 def test_a_small_sync_of_an_existing_table_costs_eleven_calls() -> None:
-    store = FakeStore()
+    store = Bucket()
     synced(store)
-    store.calls.clear()
+    store.forget()
     synced(store, sync_id=2)
 
     staging = ["create_upload", "upload_part"] * 2
@@ -45,10 +46,10 @@ def test_a_small_sync_of_an_existing_table_costs_eleven_calls() -> None:
 
 
 def test_the_symlink_manifest_costs_one_call_more() -> None:
-    store = FakeStore()
+    store = Bucket()
     synced(store, publishers=[SymlinkManifest("bucket")])
     assert len(store.calls) == 13, "a new table"
-    store.calls.clear()
+    store.forget()
     synced(store, sync_id=2, publishers=[SymlinkManifest("bucket")])
     assert len(store.calls) == 12, "an existing table"
 
@@ -58,9 +59,9 @@ def test_the_symlink_manifest_costs_one_call_more() -> None:
 
 
 def test_looking_for_files_to_adopt_costs_one_call_more_and_only_for_a_new_table() -> None:
-    store = FakeStore()
+    store = Bucket()
     for calls in (14, 12):
-        store.calls.clear()
+        store.forget()
         table = replace(TABLE, adopt=lambda: [info.key for info in store.list("lake/users/old/")])
         publishers = [SymlinkManifest("bucket")]
         made = TableWriter(Chain(store, table), Session(1, 0, STARTED), OrphanUploads(store, "lake/"), publishers=publishers)
@@ -73,7 +74,7 @@ def test_looking_for_files_to_adopt_costs_one_call_more_and_only_for_a_new_table
 
 
 def test_a_table_that_never_had_records_costs_two_calls_and_writes_nothing() -> None:
-    store = FakeStore()
+    store = Bucket()
     writer(store).close()
 
     assert store.names() == ["get", "get"]
@@ -81,16 +82,16 @@ def test_a_table_that_never_had_records_costs_two_calls_and_writes_nothing() -> 
 
 
 def test_a_clean_table_without_records_is_left_alone() -> None:
-    store = FakeStore()
+    store = Bucket()
     synced(store)
-    store.calls.clear()
+    store.forget()
     writer(store).close()
 
     assert store.names() == ["get", "get"]
 
 
 def test_the_data_block_says_everything_about_the_commit() -> None:
-    store = FakeStore()
+    store = Bucket()
     made = writer(store, sync_id=7, generation_id=3)
     made.stage(staged(made, store, 0, 150, [Segment(100, 10, 2**128 - 1), Segment(150, 5, 4)]))
     made.stage(staged(made, store, 150, 200))
@@ -134,7 +135,7 @@ def test_of_very_many_changed_fields_the_most_frequent_are_named() -> None:
 
 
 def test_offsets_go_on_from_sync_to_sync() -> None:
-    store = FakeStore()
+    store = Bucket()
     synced(store)
     synced(store, sync_id=2)
 
@@ -143,7 +144,7 @@ def test_offsets_go_on_from_sync_to_sync() -> None:
 
 
 def test_a_slice_that_reaches_into_an_unfinished_checkpoint_waits() -> None:
-    store = FakeStore()
+    store = Bucket()
     made = writer(store)
     land(made, store, 0, 100)
     made.stage(staged(made, store, 100, 250, [Segment(200, 10, 1), Segment(250, 5, 2)]))
@@ -154,7 +155,7 @@ def test_a_slice_that_reaches_into_an_unfinished_checkpoint_waits() -> None:
 
 
 def test_tokens_name_table_epoch_and_file_and_never_repeat() -> None:
-    store = FakeStore()
+    store = Bucket()
     synced(store)
     made = writer(store)
     made.open()
@@ -166,7 +167,7 @@ def test_tokens_name_table_epoch_and_file_and_never_repeat() -> None:
 
 
 def test_the_schema_is_written_once_and_again_when_it_changes() -> None:
-    store = FakeStore()
+    store = Bucket()
     made = writer(store)
     for payload in (SCHEMA, dict(SCHEMA), {"schemaId": 1, "fields": ({"name": "a"},)}, {"schemaId": 1, "fields": [{"name": "a"}]}):
         made.ensure_schema(payload)
@@ -177,7 +178,7 @@ def test_the_schema_is_written_once_and_again_when_it_changes() -> None:
 
 
 def test_the_schema_cannot_change_under_staged_slices() -> None:
-    store = FakeStore()
+    store = Bucket()
     made = writer(store)
     land(made, store, 0, 100)
     made.ensure_schema(SCHEMA)
@@ -185,19 +186,19 @@ def test_the_schema_cannot_change_under_staged_slices() -> None:
         made.ensure_schema({"schemaId": 1})
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "what"),
     [({"start": 10}, "after 0"), ({"schema_id": 4}, "schema 4"), ({"segments": (Segment(100, 9, 1),)}, "9 records became 10 rows")],
 )
 def test_a_slice_that_does_not_fit_is_refused(change: dict[str, object], what: str) -> None:
-    store = FakeStore()
+    store = Bucket()
     made = writer(store)
     with pytest.raises(Bug, match=what):
         made.stage(replace(staged(made, store, 0, 100), **change))  # type: ignore[arg-type]
 
 
 def test_close_drops_what_is_staged_and_not_committed() -> None:
-    store = FakeStore()
+    store = Bucket()
     made = writer(store)
     land(made, store, 0, 100)
     land(made, store, 100, 200)
@@ -210,7 +211,7 @@ def test_close_drops_what_is_staged_and_not_committed() -> None:
 
 
 def test_uploads_of_a_dead_task_attempt_are_dropped_at_close() -> None:
-    store = FakeStore()
+    store = Bucket()
     made = writer(store)
     land(made, store, 0, 100)
     store.stage(f"{TABLE.folder}raw/f-{made.next_token()}.parquet", b"nobody knows me")
@@ -221,7 +222,7 @@ def test_uploads_of_a_dead_task_attempt_are_dropped_at_close() -> None:
     made.commit([FIRST])
     made.close(OrphanUploads(store, "lake/"))
 
-    assert [key for key, _ in store.uploads.values()] == [
+    assert [upload.key for upload in store.uploads.values()] == [
         f"{TABLE.folder}raw/f-00000000010000000100000001.parquet",
         f"{TABLE.scratch_prefix}00000000010000000100000001/0.parquet",
         f"{TABLE.folder}raw/foreign.parquet",
@@ -229,7 +230,7 @@ def test_uploads_of_a_dead_task_attempt_are_dropped_at_close() -> None:
 
 
 def test_adopted_files_are_asked_for_once_when_the_table_is_seeded() -> None:
-    store = FakeStore()
+    store = Bucket()
     asked: list[int] = []
 
     def adopt() -> list[str]:
@@ -247,13 +248,13 @@ def test_adopted_files_are_asked_for_once_when_the_table_is_seeded() -> None:
 
 
 def test_a_snapshot_is_taken_when_the_last_one_is_far_and_carries_the_files() -> None:
-    store = FakeStore()
+    store = Bucket()
     syncs = SNAPSHOT_EVERY // 3 + 1
     for number in range(syncs):
         synced(store, sync_id=number)
     assert kinds(store).count("Snapshot") == 1
     del store.objects[CHAIN + "hint.json"]
-    store.calls.clear()
+    store.forget()
     made = writer(store, sync_id=99)
     state = made.open()
 
@@ -266,7 +267,7 @@ def test_a_snapshot_is_taken_when_the_last_one_is_far_and_carries_the_files() ->
 
 
 def test_the_largest_uploads_are_completed_first() -> None:
-    store = FakeStore()
+    store = Bucket()
     files = [FileEntry.staged(FileKind.FINAL, store.stage(f"lake/users/{size}", b"x" * size), WrittenFile(1)) for size in (2, 30, 1)]
     assert complete(store, files)
     assert [key for name, key in store.calls if name == "complete_upload"] == ["lake/users/30", "lake/users/2", "lake/users/1"]

@@ -26,7 +26,8 @@ from destination_s3_spark.tables.publishers.iceberg.catalogs import Connection
 from destination_s3_spark.tables.publishers.iceberg.publisher import IcebergTable
 from destination_s3_spark.tables.publishers.publication import NotPublished
 from destination_s3_spark.tables.publishers.registry import check_publishers, publishers_of, require_publishable
-from unit_tests.chain.fake_store import FakeStore
+from unit_tests.cases import each
+from unit_tests.chain.bucket import Bucket
 from unit_tests.http_server import serving
 from unit_tests.tables.publishers.iceberg.lake import reader
 
@@ -45,7 +46,7 @@ def published(options: Config, *streams: StreamId) -> dict[StreamId, IcebergTabl
     return {stream: one for stream, many in found.items() for one in many if isinstance(one, IcebergTable)}
 
 
-@pytest.mark.parametrize(
+@each(
     ("stream", "namespace", "name"),
     [
         (StreamId("shop", "users"), None, ("shop", "users")),
@@ -84,7 +85,7 @@ def test_check_refuses_the_format_that_a_sync_refuses(s3_settings: S3Settings) -
             check_publishers(options, S3Store(s3_settings), TEMPLATE)
 
 
-@pytest.mark.parametrize(("absent", "catalog"), [("pyiceberg", {"type": "glue"}), ("sqlalchemy", SQL)])
+@each(("absent", "catalog"), [("pyiceberg", {"type": "glue"}), ("sqlalchemy", SQL)])
 def test_a_missing_extra_is_named(absent: str, catalog: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     find = util.find_spec
     monkeypatch.setattr(
@@ -102,7 +103,7 @@ def test_without_a_catalog_the_library_is_not_even_imported() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
-@pytest.mark.parametrize(
+@each(
     ("iceberg", "problem"),
     [
         ({"type": "hive"}, r"publish\.iceberg\.type: must be one of 'rest', 'glue', 'sql'"),
@@ -132,14 +133,14 @@ def test_secrets_are_not_printed() -> None:
     assert "hidden" not in repr(options)
 
 
-@pytest.mark.parametrize("option", ["uri", "oauth2_server_uri"])
+@each("option", ["uri", "oauth2_server_uri"])
 def test_an_address_of_the_host_itself_is_refused(option: str) -> None:
     options = {"type": "rest", "uri": "http://localhost:1/", option: "http://169.254.169.254/"}
     with pytest.raises(ConfigError, match=rf"publish\.iceberg\.{option} 'http://169\.254\.169\.254/' leads to 169\.254\.169\.254"):
         require_publishable(config(options), {}, TEMPLATE)
 
 
-@pytest.mark.parametrize(
+@each(
     ("uri", "problem"),
     [
         (
@@ -232,14 +233,14 @@ def server() -> Iterator[Any]:
         yield Handler
 
 
-@pytest.mark.parametrize(
+@each(
     ("status", "reason"),
     [(401, "refused the request"), (403, "refused the request"), (503, r"in trouble \(ServiceUnavailableError: Nope: no\)")],
 )
 def test_answers_of_a_catalog_are_explained(server: Any, status: int, reason: str) -> None:
     server.status = status
     connected = Connection(IcebergRest(uri=server.uri, token="t"), S3Settings("b"))
-    with pytest.raises(NotPublished, match=reason), connected.calls(FakeStore(), "t/"):
+    with pytest.raises(NotPublished, match=reason), connected.calls(Bucket(), "t/"):
         pass
 
 
@@ -247,11 +248,11 @@ def test_a_catalog_that_did_not_answer_is_left_alone_for_a_while(server: Any, mo
     server.status = 503
     connected = Connection(IcebergRest(uri=server.uri), S3Settings("b"))
     for _ in range(3):
-        with pytest.raises(NotPublished, match="in trouble"), connected.calls(FakeStore(), "t/"):
+        with pytest.raises(NotPublished, match="in trouble"), connected.calls(Bucket(), "t/"):
             pass
     assert server.requests == 1
     monkeypatch.setattr(catalogs, "PAUSE_S", 0.0)
-    with pytest.raises(NotPublished), connected.calls(FakeStore(), "t/"):
+    with pytest.raises(NotPublished), connected.calls(Bucket(), "t/"):
         pass
     assert server.requests == 2
 
@@ -262,7 +263,7 @@ def test_a_catalog_that_is_silent_does_not_hold_the_sync(monkeypatch: pytest.Mon
     connected = Connection(IcebergRest(uri=f"http://127.0.0.1:{silent.server_port}"), S3Settings("b"))
     with (
         pytest.raises(NotPublished, match=r"could not be reached or did not answer as one \(ReadTimeout\)"),
-        connected.calls(FakeStore(), "t/"),
+        connected.calls(Bucket(), "t/"),
     ):
         pass
     silent.server_close()

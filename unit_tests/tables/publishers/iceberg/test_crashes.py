@@ -22,8 +22,9 @@ from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.publishers.iceberg import table as iceberg_table
 from destination_s3_spark.tables.publishers.iceberg.files import io_properties
-from unit_tests.chain.fake_store import Crash, FakeStore, Fault
+from unit_tests.chain.bucket import Bucket, at_calls, name_of
 from unit_tests.chain.one_table import TABLE, writer
+from unit_tests.lake.memory_bucket import Crash, Fate, S3Call
 from unit_tests.schema.of_arrow import recorded
 from unit_tests.tables.publishers.iceberg.lake import MICROS_ENCODING, NAME, OWN_COLUMNS, published, warnings
 
@@ -37,7 +38,7 @@ SCHEMA = {
 }
 
 
-def session(store: FakeStore, folder: Path, sync_id: int) -> TableWriter:
+def session(store: Bucket, folder: Path, sync_id: int) -> TableWriter:
     """A session with a catalog connection of its own, as another process has it."""
     made = writer(store, sync_id, publishers=[published(folder, SETTINGS, TABLE.folder)])
     made.open()
@@ -45,67 +46,60 @@ def session(store: FakeStore, folder: Path, sync_id: int) -> TableWriter:
     return made
 
 
-def staged(made: TableWriter, store: FakeStore) -> FileEntry:
+def staged(made: TableWriter, store: Bucket) -> FileEntry:
     return FileEntry.staged(FileKind.FINAL, store.stage(f"lake/users/f-{made.next_token()}.parquet", b"x"), WrittenFile(1))
 
 
-def replaced(store: FakeStore, folder: Path, sync_id: int) -> None:
+def replaced(store: Bucket, folder: Path, sync_id: int) -> None:
     """A sync that replaces all files of the table by two."""
     made = session(store, folder, sync_id)
     made.merge([staged(made, store), staged(made, store)], made.live_files().of(FileKind.FINAL), None)
     made.close()
 
 
-def shown(store: FakeStore, folder: Path) -> set[str]:
+def shown(store: Bucket, folder: Path) -> set[str]:
     """The files that readers of the catalog see. All of them exist."""
     catalog = SqlCatalog("lake", uri=f"sqlite:///{folder}/catalog.db", **io_properties(store, "bucket", "lake/users/_iceberg/"))
     return {task.file.file_path.removeprefix("s3://bucket/") for task in catalog.load_table(NAME).scan().plan_files()}
 
 
-def live(store: FakeStore) -> set[str]:
+def live(store: Bucket) -> set[str]:
     chain = Chain(store, TABLE)
     chain.catch_up()
     return {file.key for file in chain.live_files().of(FileKind.FINAL)}
 
 
-def copied(store: FakeStore) -> FakeStore:
-    copy = FakeStore()
-    copy.objects, copy.metadata = dict(store.objects), dict(store.metadata)
-    return copy
-
-
 @pytest.fixture
-def world(tmp_path: Path) -> Callable[[], tuple[FakeStore, Path]]:
+def world(tmp_path: Path) -> Callable[[], tuple[Bucket, Path]]:
     """Makes a store and a catalog with a table that has been synced once."""
-    first, number = FakeStore(), 0
+    first, number = Bucket(), 0
     (tmp_path / "first").mkdir()
     replaced(first, tmp_path / "first", 1)
     database = (tmp_path / "first" / "catalog.db").read_bytes()
 
-    def make() -> tuple[FakeStore, Path]:
+    def make() -> tuple[Bucket, Path]:
         nonlocal number
         number += 1
         folder = tmp_path / str(number)
         folder.mkdir()
         (folder / "catalog.db").write_bytes(database)
-        return copied(first), folder
+        return first.copy(), folder
 
     return make
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
-def test_a_death_at_any_call_of_the_store_heals_at_the_next_sync(world: Any, fault: Fault) -> None:
+@pytest.mark.parametrize("fault", [Fate.CRASH_BEFORE, Fate.CRASH_AFTER])
+def test_a_death_at_any_call_of_the_store_heals_at_the_next_sync(world: Any, fault: Fate) -> None:
     store, folder = world()
-    store.calls.clear()
+    store.forget()
     replaced(store, folder, 2)
     calls = len(store.calls)
     assert shown(store, folder) == live(store)
 
     for number in range(1, calls + 1):
         store, folder = world()
-        store.calls.clear()
-        store.hook = lambda call, _, at=number: fault if call == at else None
+        store.forget()
+        store.hook = at_calls({number: fault})
         try:
             replaced(store, folder, 2)
         except Crash:
@@ -124,7 +118,7 @@ def test_a_death_at_any_call_of_the_store_heals_at_the_next_sync(world: Any, fau
 def test_a_death_between_calls_of_the_catalog_heals_at_the_next_sync(
     tmp_path: Path, name: str, after: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = FakeStore()
+    store = Bucket()
     call = getattr(SqlCatalog, name)
 
     def dies(self: SqlCatalog, *arguments: Any, **options: Any) -> Any:
@@ -143,7 +137,7 @@ def test_a_death_between_calls_of_the_catalog_heals_at_the_next_sync(
 
 def test_a_commit_that_landed_and_is_reported_as_a_conflict_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lost answer: the request is sent again by a client or a proxy, and meets what it did the first time."""
-    store = FakeStore()
+    store = Bucket()
     replaced(store, tmp_path, 1)
     commit = SqlCatalog.commit_table
     refused: list[bool] = []
@@ -164,7 +158,7 @@ def test_a_commit_that_landed_and_is_reported_as_a_conflict_is_shown(tmp_path: P
 
 
 def test_a_table_whose_manifests_are_gone_is_made_again_when_it_was_dropped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    store = FakeStore()
+    store = Bucket()
     replaced(store, tmp_path, 1)
     store.delete([key for key in store.objects if key.endswith(".avro")])
     replaced(store, tmp_path, 2)
@@ -180,7 +174,7 @@ def test_a_table_whose_manifests_are_gone_is_made_again_when_it_was_dropped(tmp_
 def test_manifests_of_an_old_snapshot_may_be_gone(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = FakeStore()
+    store = Bucket()
     replaced(store, tmp_path, 1)
     old = [key for key in store.objects if key.endswith(".avro")]
     replaced(store, tmp_path, 2)
@@ -193,13 +187,13 @@ def test_manifests_of_an_old_snapshot_may_be_gone(
 
 
 def test_a_failure_of_the_store_while_publishing_stays_a_failure_of_the_sync(tmp_path: Path) -> None:
-    store = FakeStore()
+    store = Bucket()
     made = session(store, tmp_path, 1)
     made.merge([staged(made, store)], (), None)
     made.merge([staged(made, store)], (), None)
 
-    def no_manifests(_: int, name: str) -> Fault | None:
-        return Fault.TIMEOUT_BEFORE if name == "put" and store.calls[-1][1].endswith(".avro") else None
+    def no_manifests(call: S3Call) -> Fate | None:
+        return Fate.LOST_BEFORE if name_of(call) == "put" and call.key.endswith(".avro") else None
 
     store.hook = no_manifests
     with pytest.raises(TransientError):
@@ -211,10 +205,10 @@ def test_a_failure_of_the_store_while_publishing_stays_a_failure_of_the_sync(tmp
 
 
 def test_a_publish_reads_each_metadata_file_once_and_no_data(tmp_path: Path) -> None:
-    store = FakeStore()
+    store = Bucket()
     replaced(store, tmp_path, 1)
     made = session(store, tmp_path, 2)
-    store.calls.clear()
+    store.forget()
     made.merge([staged(made, store)], (), None)
 
     gets = [key for name, key in store.calls if name == "get" and "/_iceberg/" in key]

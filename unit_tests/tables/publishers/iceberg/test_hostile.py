@@ -28,7 +28,7 @@ from destination_s3_spark.config.iceberg_options import IcebergRest
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.publishers.iceberg.catalogs import Connection
 from destination_s3_spark.tables.publishers.publication import NotPublished
-from unit_tests.chain.fake_store import FakeStore
+from unit_tests.chain.bucket import Bucket
 from unit_tests.lake.hostile_catalog import HostileCatalog, served
 from unit_tests.tables.publishers.iceberg.lake import Lake
 
@@ -52,7 +52,7 @@ def server() -> Iterator[HostileCatalog]:
 
 def load(server: HostileCatalog, **options: Any) -> None:
     connection = Connection(IcebergRest(uri=server.uri, **options), S3Settings("b"))
-    with connection.calls(FakeStore(), "t/") as catalog:
+    with connection.calls(Bucket(), "t/") as catalog:
         catalog.namespace_exists("shop")
 
 

@@ -17,7 +17,7 @@ from destination_s3_spark.tables.publishers.iceberg.catalogs import Connection
 from destination_s3_spark.tables.publishers.iceberg.publisher import IcebergCatalog, IcebergTable
 from destination_s3_spark.tables.publishers.iceberg.table import CatalogTable
 from destination_s3_spark.tables.publishers.publication import NotPublished
-from unit_tests.chain.fake_store import FakeStore
+from unit_tests.chain.bucket import Bucket
 from unit_tests.chain.one_table import TABLE, writer
 from unit_tests.lake.hostile_catalog import HostileCatalog, Json, served
 from unit_tests.tables.publishers.iceberg.lake import NAME, warnings
@@ -78,12 +78,12 @@ def server() -> Iterator[Server]:
 
 
 def check(server: Server) -> None:
-    store = FakeStore()
+    store = Bucket()
     with Connection(IcebergRest(uri=server.uri, token="t"), S3Settings("bucket")).calls(store, "t/") as catalog:
         CatalogTable(catalog, store, ("default", "checked"), *["s3://bucket/t"] * 3).try_out()
 
 
-def synced(server: Server, store: FakeStore, sync_id: int) -> None:
+def synced(server: Server, store: Bucket, sync_id: int) -> None:
     """A sync that replaces all files of the table by one."""
     publisher = IcebergTable(IcebergCatalog(IcebergRest(uri=server.uri), S3Settings("bucket")), NAME, TABLE.folder)
     made = writer(store, sync_id, publishers=[publisher])
@@ -93,7 +93,7 @@ def synced(server: Server, store: FakeStore, sync_id: int) -> None:
     made.close()
 
 
-def shown(server: Server, store: FakeStore) -> set[str]:
+def shown(server: Server, store: Bucket) -> set[str]:
     """The files that readers of the catalog see."""
     with Connection(IcebergRest(uri=server.uri), S3Settings("bucket")).calls(store, "lake/users/_iceberg/") as catalog:
         return {task.file.file_path.removeprefix("s3://bucket/") for task in catalog.load_table(NAME).scan().plan_files()}
@@ -145,7 +145,7 @@ def test_a_conflict_without_a_table_is_told_in_the_words_of_the_catalog(server: 
         return (409, "FailedToSetProperties", unsupported) if method == "POST" and path.endswith(TABLES) else None
 
     server.refuse = refuse
-    synced(server, FakeStore(), 1)
+    synced(server, Bucket(), 1)
     (warning,) = warnings(caplog)
     assert "FailedToSetProperties: Properties contain unsupported property: 'write.metadata.path'" in warning
 
@@ -158,14 +158,14 @@ def test_a_table_is_made_in_the_newest_format_that_can_be_written(server: Server
             asked.append(body["properties"]["format-version"])
 
     server.refuse = noted
-    synced(server, FakeStore(), 1)
+    synced(server, Bucket(), 1)
     assert asked == ["2"]
     assert server.tables["users"].format_version == 2
     assert "format-version" not in server.tables["users"].properties
 
 
 def test_a_table_in_a_later_format_is_not_published(server: Server, caplog: pytest.LogCaptureFixture) -> None:
-    store = FakeStore()
+    store = Bucket()
     synced(server, store, 1)
     server.changed = {"format-version": 3, "next-row-id": 0}
     synced(server, store, 2)
@@ -187,7 +187,7 @@ def test_a_catalog_that_removes_no_snapshots_gets_every_publish(
 
     server.refuse = refuse
     monkeypatch.setattr(iceberg_table, "SNAPSHOTS_KEPT", timedelta(0))
-    store = FakeStore()
+    store = Bucket()
     for sync_id in (1, 2, 3):
         synced(server, store, sync_id)
 
@@ -197,7 +197,7 @@ def test_a_catalog_that_removes_no_snapshots_gets_every_publish(
 
 
 def test_snapshots_of_a_day_go_together(server: Server) -> None:
-    store = FakeStore()
+    store = Bucket()
     for sync_id, hours in enumerate((20, 10, 10, 0), 1):
         synced(server, store, sync_id)
         server.age("users", timedelta(hours=hours))
