@@ -15,7 +15,6 @@ from unit_tests.lake.messages import catalog
 from unit_tests.lake.outcome import Outcome
 from unit_tests.lake.shop import complete, record, state, stream, users
 from unit_tests.lake.table_readers import Row
-from unit_tests.rotation import taken
 
 ORDERS: StreamName = ("shop", "orders")
 ORDER_FIELDS = {
@@ -29,13 +28,14 @@ RECORDS = 2_000
 SYNCS = (1, 2, 3)
 """Append and first rows; half of the orders change and some are deleted; everything is replaced."""
 STORY_TIMEOUT_S = 600
-CLUSTERS = ("kubernetes", "yarn", "standalone")
+OF_EACH_COMMIT = "standalone"
+"""The kind of cluster that needs nothing but Spark. The others have lanes of their own, which the night runs."""
 
 
 def marks_on(kind: str) -> list[pytest.MarkDecorator]:
-    """The marks of tests on a kind of cluster: the kinds take turns in `make test-all`, and have time for all syncs of the story."""
+    """The marks of tests on a kind of cluster. They have time for all syncs of the story."""
     slow = [pytest.mark.slow, pytest.mark.timeout(len(SYNCS) * STORY_TIMEOUT_S)]
-    return [*slow, *([] if kind in taken(CLUSTERS, len(CLUSTERS)) else [pytest.mark.clusters])]
+    return [*slow, *([] if kind == OF_EACH_COMMIT else [pytest.mark.clusters])]
 
 
 def order(number: int, sync: int) -> dict[str, Any]:

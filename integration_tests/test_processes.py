@@ -16,7 +16,7 @@ from integration_tests.connector import Sync
 from integration_tests.lake import ProcessLake
 from unit_tests.lake.messages import catalog
 from unit_tests.lake.shop import complete, state, stream, users
-from unit_tests.rotation import taken
+from unit_tests.sampling import sample
 
 CATALOG = catalog(stream())
 LOG_LINE = json.dumps({"type": "LOG", "log": {"level": "INFO", "message": "x" * 1000}}).encode() + b"\n"
@@ -31,7 +31,6 @@ def test_where_input_is_waiting_the_jvm_starts_before_a_record_is_read(moto_lake
         sync.send(complete()).end_input().finish().expect_success()
 
 
-@pytest.mark.turns
 def test_the_spool_of_a_killed_sync_goes_with_the_next_and_no_process_below_it_keeps_it(moto_lake: ProcessLake) -> None:
     spools = moto_lake.directory / "spools"
     spools.mkdir()
@@ -53,7 +52,6 @@ def test_the_spool_of_a_killed_sync_goes_with_the_next_and_no_process_below_it_k
     assert list(spools.iterdir()) == []
 
 
-@pytest.mark.turns
 def test_a_sync_without_shortcuts_writes_the_same_tables_by_other_processes(moto_lake: ProcessLake) -> None:
     made = {}
     for name, environment in (("short", {}), ("plain", {SHORTCUTS: "off"})):
@@ -129,9 +127,8 @@ def pids_group(controller: Path) -> Path | None:
     return None
 
 
-@pytest.mark.turns
 @pytest.mark.slow
-@pytest.mark.parametrize("threads", taken([30, 50, 76, 90, 104], 2))
+@pytest.mark.parametrize("threads", sample([30, 50, 90, 104, 76], 2))
 def test_whatever_cannot_be_started_the_sync_ends_and_fails_for_now(moto_lake: ProcessLake, container: Path, threads: int) -> None:
     """Pools of the driver, Spark's JVM, its threads, its Python workers, pools for the merge: each is the first to meet a limit."""
     names = [f"table{number}" for number in range(20)]

@@ -15,7 +15,7 @@ import pytest
 from integration_tests.connector import PASSED_ON, SCRIPT
 from integration_tests.lake import ProcessLake
 
-pytestmark = [pytest.mark.slow, pytest.mark.turns("sources")]
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parent.parent
 INSTALLED = ROOT / ".cache" / "pyairbyte"
 ENVIRONMENTS = {"pyairbyte": "airbyte==0.71.3", "faker": "airbyte-source-faker==7.2.1"}

@@ -18,7 +18,7 @@ from integration_tests.platform.orchestrator import StreamName, name_of
 from integration_tests.platform.sources import RealSource, installed, selected
 from unit_tests.lake.buckets import S3Server, new_bucket
 
-pytestmark = [pytest.mark.slow, pytest.mark.turns("sources")]
+pytestmark = pytest.mark.slow
 
 SEED = 8
 SECOND_BATCH_AGE = {"max_batch_age_s": 1}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
 from unit_tests.lake.table_readers import neutral
+from unit_tests.sampling import sample
 
 Row = Mapping[str, Any]
 Names = tuple[str, ...]
@@ -25,6 +26,12 @@ SCALARS = (bool, int, float, Decimal, str, date, datetime, time)
 class Condition:
     sql: str
     found: int
+
+
+def chosen(every: Iterable[Condition]) -> list[Condition]:
+    """Return one in KINDS of the conditions, or all at night."""
+    found = list(every)
+    return sample(found, -(-len(found) // KINDS))
 
 
 def spark_literal(value: Any) -> str:

@@ -10,14 +10,13 @@ from typing import Any
 from destination_s3_spark import tables
 from integration_tests.connector import Connector
 from integration_tests.lake import ProcessLake
-from integration_tests.readers.conditions import KINDS, conditions
+from integration_tests.readers.conditions import chosen, conditions
 from integration_tests.readers.engines import Engines
 from integration_tests.readers.spark41 import Spark41
 from unit_tests.lake.messages import catalog
 from unit_tests.lake.outcome import BUCKET_PATH, Message, Outcome
 from unit_tests.lake.shop import complete, record, state, stream
 from unit_tests.lake.table_readers import Row, by_raw_id, neutral
-from unit_tests.rotation import taken
 
 NAME = "users"
 
@@ -109,7 +108,7 @@ class PublishedTable:
     def expect_equal_readings(self, *, filters: bool = False) -> list[Row]:
         """Spark reads the chain's rows through Delta and through Iceberg, and finds them by every condition; returns them."""
         rows = self.chain_rows()
-        expected, wanted = [neutral(row) for row in rows], taken(list(conditions(rows)), KINDS) if filters else []
+        expected, wanted = [neutral(row) for row in rows], chosen(conditions(rows)) if filters else []
         for table in (self.delta, self.iceberg):
             assert (differences := list(differences_of(self.rows(table), expected))) == [], f"{table}: {differences}"
             if not wanted:

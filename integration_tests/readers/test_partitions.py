@@ -10,9 +10,9 @@ import pytest
 
 from integration_tests.readers.conditions import conditions
 from integration_tests.readers.published_table import PublishedTable
-from unit_tests.examples import quick_first
 from unit_tests.lake.messages import EMITTED_AT_MS
 from unit_tests.lake.table_readers import Row, by_raw_id, neutral
+from unit_tests.sampling import sample
 
 pytestmark = [pytest.mark.reader_tests, pytest.mark.xdist_group("readers")]
 
@@ -47,7 +47,7 @@ def changes(table: PublishedTable) -> Iterator[dict[str, str]]:
     yield MONTH
 
 
-@pytest.mark.parametrize(("mode", "sizes"), quick_first([("append", [9, 15, 7]), ("append_dedup", [9, 12, 7])]))
+@pytest.mark.parametrize(("mode", "sizes"), sample([("append", [9, 15, 7]), ("append_dedup", [9, 12, 7])], 1))
 def test_rows_and_conditions_on_partitions(table: PublishedTable, mode: str, sizes: list[int]) -> None:
     table.mode, table.key = mode, ("id", "at")
     spark, found = table.readers.spark, []
