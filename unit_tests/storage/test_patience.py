@@ -154,7 +154,6 @@ def hang(s3_proxy: Any) -> Iterator[Callable[..., None]]:
     released.set()
 
 
-@pytest.mark.slow
 def test_one_budget_holds_for_all_calls_to_a_store_that_never_answers(impatient: S3Store, s3_proxy: Any, hang: Callable[..., None]) -> None:
     hang()
     for _ in range(8):  # as layers do that repeat a call
@@ -166,7 +165,6 @@ def test_one_budget_holds_for_all_calls_to_a_store_that_never_answers(impatient:
     assert s3_proxy.operations().count("GetObject") == 1
 
 
-@pytest.mark.slow
 def test_puts_that_hang_are_given_up_though_gets_are_answered(impatient: S3Store, s3_proxy: Any, hang: Callable[..., None]) -> None:
     hang("PutObject")
     for _ in range(8):
@@ -177,7 +175,6 @@ def test_puts_that_hang_are_given_up_though_gets_are_answered(impatient: S3Store
     assert s3_proxy.operations().count("PutObject") <= 3
 
 
-@pytest.mark.slow
 def test_a_body_that_never_comes_is_given_up_with_the_same_patience(s3_settings: S3Settings) -> None:
     asked: list[str] = []
     hold = threading.Event()

@@ -18,6 +18,7 @@ from destination_s3_spark.formats.parquet import ParquetCodec, ParquetOptions
 from destination_s3_spark.schema.encodings import Encodings, ExtractedAtEncoding, TimeEncoding
 from destination_s3_spark.sync.runtime import CLUSTER_TASK_BYTES, spark_settings, task_bytes
 from destination_s3_spark.tables.configured import final_options
+from unit_tests.cases import each
 
 NO_GZIP = {"compression_type": "No Compression"}
 
@@ -26,7 +27,7 @@ def options_of(chosen: dict[str, Any]) -> FileOptions:
     return final_options(Config.parse({"s3_bucket_name": "lake", "s3_bucket_path": "", "s3_bucket_region": "", "format": chosen}))
 
 
-@pytest.mark.parametrize(
+@each(
     ("chosen", "options"),
     [
         ({"format_type": "Parquet"}, ParquetOptions()),
@@ -54,7 +55,7 @@ def test_the_configured_format_becomes_its_options(chosen: dict[str, Any], optio
     assert pickle.loads(pickle.dumps(options)) == options
 
 
-@pytest.mark.parametrize(
+@each(
     ("codec", "options"),
     [
         ({"codec": "no compression"}, AvroOptions(AvroCodec.NULL)),

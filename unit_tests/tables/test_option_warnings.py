@@ -9,6 +9,7 @@ import pytest
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.tables.configured import option_warnings
+from unit_tests.cases import each
 
 MINIMAL: dict[str, Any] = {"s3_bucket_name": "lake", "s3_bucket_path": "a", "s3_bucket_region": "", "format": {"format_type": "Parquet"}}
 XZ = {"codec": "xz", "compression_level": 3}
@@ -19,7 +20,7 @@ def warnings_of(**changes: Any) -> list[str]:
     return option_warnings(Config.parse(options), options)
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "option", "meant"),
     [
         ({"format": {"format_type": "Parquet", "compresion_codec": "ZSTD"}}, "format.compresion_codec", "format.compression_codec"),
@@ -37,7 +38,7 @@ def test_an_unknown_option_is_told_with_the_nearest_one(changes: dict[str, Any],
     assert warning == f"{option}: there is no such option, so it has no effect{f' (did you mean {meant}?)' if meant else ''}."
 
 
-@pytest.mark.parametrize(
+@each(
     "changes",
     [
         {},
@@ -57,8 +58,8 @@ def test_what_destination_s3_has_or_had_is_no_reason_to_warn(changes: dict[str, 
     assert warnings_of(**changes) == []
 
 
-@pytest.mark.parametrize("option", ["s3_path_format", "s3_bucket_path"])
-@pytest.mark.parametrize(
+@each("option", ["s3_path_format", "s3_bucket_path"])
+@each(
     ("written", "meant"),
     [
         ("${STREAM}", "${STREAM_NAME}"),
@@ -90,7 +91,7 @@ def test_an_unknown_variable_of_a_file_name_is_told() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "refusal"),
     [
         ({"s3_path_format": "airbyte_internal/${STREAM_NAME}/"}, "s3_path_format puts tables into 'a/airbyte_internal/"),

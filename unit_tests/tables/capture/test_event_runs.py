@@ -15,6 +15,7 @@ from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.capture.event_runs import RUNS_SHARE, WINDOWS_SHARE, EventRun, piece_bytes, read_events, write_run
 from destination_s3_spark.tables.capture.events import POSITION
 from destination_s3_spark.tables.updates.resources import TaskResources
+from unit_tests.cases import each
 
 SCHEMA = pa.schema([(POSITION, pa.int64()), ("number", pa.int64()), ("value", pa.struct([("text", pa.string())]))])
 AMPLE = 2**30
@@ -128,8 +129,8 @@ def test_a_file_that_is_gone_from_the_disk_is_named(s3_settings: S3Settings, tmp
         list(read(runs, FIRST, FIRST + 1, s3_settings))
 
 
-@pytest.mark.parametrize("event_bytes", [0, 2**30, 2**36])
-@pytest.mark.parametrize("budget", [2**26, 2**29])
+@each("event_bytes", [0, 2**30, 2**36])
+@each("budget", [2**26, 2**29])
 def test_a_piece_of_each_run_fits_into_a_window(budget: int, event_bytes: int) -> None:
     runs = -(-event_bytes // (budget // RUNS_SHARE))
     assert piece_bytes(event_bytes, 300, budget) * runs <= budget // WINDOWS_SHARE

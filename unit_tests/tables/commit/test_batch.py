@@ -13,6 +13,7 @@ from destination_s3_spark.chain.state import Checkpoint, ReplayGuard
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.tables.commit.batch import MULTISET_MODULUS, Batch, TableCheckpoint
 from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
+from unit_tests.cases import each
 
 SESSION = Session(7, 3, datetime(2026, 5, 4, tzinfo=UTC))
 
@@ -55,13 +56,13 @@ def test_checkpoints_without_records_of_the_table_are_left_out() -> None:
     assert cut([], [0]) == Batch((), (), ())
 
 
-@pytest.mark.parametrize("end", [90, 110])
+@each("end", [90, 110])
 def test_a_checkpoint_that_ends_inside_or_behind_a_segment_is_a_bug(end: int) -> None:
     with pytest.raises(Bug, match=f"ends at byte {end} of the spool, the staged slices reach"):
         cut([of(100)], [end])
 
 
-@pytest.mark.parametrize(
+@each(
     ("committed", "replayed", "left"),
     [
         ([], [], [100, 200, 300]),

@@ -6,13 +6,13 @@ import random
 from collections import Counter
 from collections.abc import Iterable
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.tables.compaction.groups import GROWTH, LEAST_FILES, groups
-from unit_tests.examples import examples
+from unit_tests.cases import each
+from unit_tests.sampling import examples
 
 KIB, MIB = 2**10, 2**20
 TARGET = 128 * MIB
@@ -49,15 +49,14 @@ def test_a_large_file_is_not_rewritten_for_the_sake_of_small_ones() -> None:
     assert groups(files, TARGET) == [tuple(files[1:])]
 
 
-@pytest.mark.parametrize(
+@each(
     "others",
     [
-        entries([KIB] * 10, start=100, schema=1),
-        entries([KIB] * 10, start=101),
-        entries([KIB] * 10, start=100, folder="u"),
+        entries([KIB] * 10, start=100, schema=1),  # another schema
+        entries([KIB] * 10, start=101),  # behind a gap
+        entries([KIB] * 10, start=100, folder="u"),  # in another folder
         [FileEntry(FileKind.FINAL, "no offset", 10, KIB, schema_id=0, generation_id=1)] * 10,
     ],
-    ids=["schema", "gap", "folder", "no offset"],
 )
 def test_only_neighbours_of_a_kind_are_joined(others: list[FileEntry]) -> None:
     assert groups([*entries([KIB] * 10), *others], TARGET) == []
@@ -85,8 +84,7 @@ def test_groups_are_whole_apart_and_no_larger_than_they_may_be(sizes: list[int],
         assert size >= target / 2 or (len(group) >= LEAST_FILES and size >= GROWTH * max(file.bytes for file in group))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@each("seed", range(3))
 def test_a_year_of_hourly_syncs_leaves_few_files_and_rewrites_a_row_a_few_times(seed: int) -> None:
     chance = random.Random(seed)
     files: list[FileEntry] = []

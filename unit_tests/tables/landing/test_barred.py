@@ -6,13 +6,12 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
-
 from destination_s3_spark.decoding.kernel_typer import record_typer
 from destination_s3_spark.decoding.plan import Values
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Decimal, Field, Scalar
 from destination_s3_spark.tables.landing.barred import Bar, Barred, Digests, without
 from destination_s3_spark.tables.landing.land import blocks, leaves, shares
+from unit_tests.cases import each
 from unit_tests.decoding.conftest import line, plan_of
 from unit_tests.tables.landing.test_land import slice_of
 
@@ -29,7 +28,7 @@ def bar(*keys: Sequence[bytes], fields: tuple[str, ...] = ("id",)) -> Barred:
     return Barred(SALT, {fields: frozenset(found for key in keys if (found := Digests(SALT).of(key)))})
 
 
-@pytest.mark.parametrize(
+@each(
     ("of", "value"),
     [
         (Scalar.INTEGER, "42"),
@@ -58,8 +57,8 @@ def test_all_values_of_a_key_count_together() -> None:
     assert kept.tolist() == [False, False, True, True, True]
 
 
-@pytest.mark.parametrize("values", [Values.TYPED, Values.CELLS, Values.RECORD])
-@pytest.mark.parametrize("every", [1, 7, 500])
+@each("values", [Values.TYPED, Values.CELLS, Values.RECORD])
+@each("every", [1, 7, 500])
 def test_shares_are_those_of_the_records_that_land(tmp_path: Path, every: int, values: Values) -> None:
     chosen = random.Random(every)
     sent = lines_of([f'{{"id":{chosen.choice([1, 2, 3])},"name":"row {row}"}}' for row in range(2_000)])

@@ -15,6 +15,7 @@ from destination_s3_spark.schema.airbyte_type import Array, Field, Object, Scala
 from destination_s3_spark.tables.landing.land import MOST_VALUES, SMALL_CHECKPOINT_BYTES, blocks, leaves, shares
 from destination_s3_spark.tables.landing.slices import Extent, Slice, read_blocks
 from destination_s3_spark.tables.stored.conversion import TYPED_BYTES
+from unit_tests.cases import each
 from unit_tests.decoding.conftest import line, plan_of
 
 FIELDS = [Field("id", "id", Scalar.INTEGER), Field("n", "n", Scalar.NUMBER), Field("s", "s", Scalar.STRING)]
@@ -33,8 +34,8 @@ DATA = [
 def slice_of(directory: Path, lines: Sequence[bytes], every: int, cuts: int = 2) -> Slice:
     """A slice with a boundary after so many lines each, in several files."""
     ends, position = [], START
-    for each in lines:
-        position += len(each)
+    for text in lines:
+        position += len(text)
         ends.append(position)
     extents = []
     for number in range(cuts):
@@ -44,8 +45,8 @@ def slice_of(directory: Path, lines: Sequence[bytes], every: int, cuts: int = 2)
     return Slice(0, START, position, 0, len(lines), tuple(extents), tuple(ends[every - 1 :: every]))
 
 
-@pytest.mark.parametrize("values", Values)
-@pytest.mark.parametrize("every", [1, 7, 500])
+@each("values", Values)
+@each("every", [1, 7, 500])
 def test_small_checkpoints_share_blocks_and_keep_their_records_and_hashes(tmp_path: Path, every: int, values: Values) -> None:
     chosen = random.Random(every)
     lines = [line(chosen.choice(DATA).replace("x", f"row {row}")).encode() + b"\n" for row in range(3_000)]
@@ -70,7 +71,7 @@ def test_small_checkpoints_share_blocks_and_keep_their_records_and_hashes(tmp_pa
         assert totals[stop] == [alone.records, alone.multiset]
 
 
-@pytest.mark.parametrize("columns", [1, 51, 3_000, 2 * MOST_VALUES])
+@each("columns", [1, 51, 3_000, 2 * MOST_VALUES])
 def test_the_lines_of_a_block_are_bounded_by_the_columns_of_the_table(tmp_path: Path, columns: int) -> None:
     lines = [line("{}").encode() + b"\n"] * 90_000
     piece = slice_of(tmp_path, lines[:200] if columns > MOST_VALUES else lines, len(lines))

@@ -130,7 +130,6 @@ BUILT = (
 )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("loads", BUILT, ids=lambda loads: str(loads.__name__))
 def test_a_table_of_10_gb_has_few_small_files_and_neighbours_rewrite_little(loads: Callable[[np.random.Generator], Iterator[Keys]]) -> None:
     chance = np.random.default_rng(0)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from destination_s3_spark.tables.merge.plan import LEAST_TASK_BYTES, MergePlan, PlannedRange, Run, Sizes, plan_merge
 from destination_s3_spark.tables.merge.replaced_files import MOST_SMALL_FILES, SortedTableFile
 from destination_s3_spark.tables.runs.sorted_file import RowGroup
+from unit_tests.cases import each
 
 TARGET = 1000
 SIZES = Sizes(target_file_bytes=TARGET, budget_bytes=10**9)
@@ -112,7 +113,7 @@ def test_files_whose_truncated_bounds_overlap_are_replaced_together() -> None:
     assert replaced(plan) == ["10-20", "20-30", "30-40"]
 
 
-@pytest.mark.parametrize(("size", "joined"), [(TARGET // 4 - 1, True), (TARGET // 4, False)])
+@each(("size", "joined"), [(TARGET // 4 - 1, True), (TARGET // 4, False)])
 def test_a_small_last_file_takes_in_the_keys_appended_behind_it(size: int, joined: bool) -> None:
     plan = plan_merge([table_file(10, 19), table_file(20, 29, size)], [run_of((40, 49))], [], SIZES)
 
@@ -279,9 +280,9 @@ def test_a_plan_covers_each_key_once_and_reaches_into_no_file_that_stays(
         assert sum(holds(piece, key(number)) for piece in plan.ranges) == 1
     for file in files:
         inside = [key(number) for number in range(file.first[1], file.last[1] + 1)]
-        touching = [piece for piece in plan.ranges if any(holds(piece, each) for each in inside)]
+        touching = [piece for piece in plan.ranges if any(holds(piece, key) for key in inside)]
         if file in plan.replaced:
-            assert all(sum(holds(piece, each) for piece in plan.ranges) == 1 for each in inside)
+            assert all(sum(holds(piece, key) for piece in plan.ranges) == 1 for key in inside)
             assert all(file in piece.table for piece in touching)
         else:
             assert touching == []

@@ -29,7 +29,6 @@ from destination_s3_spark.tables.runs.keys import KEY
 from destination_s3_spark.tables.runs.merged_rows import RowSource
 from destination_s3_spark.tables.runs.sorted_file import FIRST_KEYS
 from destination_s3_spark.tables.updates.resources import TaskResources
-from unit_tests.examples import quick_first
 from unit_tests.tables import reference_merge
 from unit_tests.tables.merged_table import FIELDS, FORMATS, HARD, SOFT, STREAM, TYPED, Table, batches, key_range, table_format
 
@@ -61,7 +60,7 @@ def history(make: Any, seed: int, first: int, rows: int, keys: int) -> list[Any]
     ]
 
 
-@pytest.mark.parametrize("name", quick_first(list(FORMATS)))
+@pytest.mark.parametrize("name", FORMATS)
 def test_a_table_is_what_the_reference_says_after_every_merge(s3_settings: S3Settings, version: Any, name: str) -> None:
     target = 12_000
     table = Table(s3_settings, table_format(name, target_file_bytes=target))
@@ -98,7 +97,7 @@ def scratch_keys(name: object) -> tuple[str, ...]:
     return tuple(f"scratch/{name}/{number}.parquet" for number in range(100))
 
 
-@pytest.mark.parametrize("name", quick_first(list(FORMATS)))
+@pytest.mark.parametrize("name", FORMATS)
 def test_runs_that_became_one_merge_to_the_same(s3_settings: S3Settings, version: Any, name: str) -> None:
     table = Table(s3_settings, table_format(name))
     table.merge([table.run(history(version, 1, 0, 300, 200))])
@@ -173,7 +172,7 @@ def test_a_soft_deletion_keeps_the_values_of_its_row(s3_settings: S3Settings, ve
     assert rows["_airbyte_raw_id"].to_pylist() == [str(UUID(int=2)), str(UUID(int=3))]
 
 
-@pytest.mark.parametrize("name", quick_first(list(FORMATS)))
+@pytest.mark.parametrize("name", FORMATS)
 def test_a_table_with_soft_deletions_is_what_the_reference_says(s3_settings: S3Settings, version: Any, name: str) -> None:
     target, budget = 12_000, 100_000
     table = Table(s3_settings, table_format(name, SOFT, target))
@@ -227,7 +226,7 @@ def test_a_file_ends_at_its_size_and_the_last_grows_when_keys_run_out(s3_setting
     assert written(many, FileKind.FINAL) == written(few, FileKind.FINAL) == 5000
 
 
-@pytest.mark.parametrize("name", quick_first(list(FORMATS)))
+@pytest.mark.parametrize("name", FORMATS)
 def test_what_files_carry(s3_settings: S3Settings, version: Any, name: str) -> None:
     table = Table(s3_settings, table_format(name))
     table.merge([table.run([version(number, f"{number:05}", deleted=number == 7) for number in range(300)])])
@@ -293,7 +292,7 @@ def test_a_file_that_is_gone_is_named_and_nothing_stays_staged(table: Table, ver
     assert list(table.store.list_uploads("")) == []
 
 
-@pytest.mark.parametrize("name", quick_first(list(FORMATS)))
+@pytest.mark.parametrize("name", FORMATS)
 def test_an_upload_that_fails_leaves_nothing_staged(s3_settings: S3Settings, s3_proxy: Any, s3_error: Any, version: Any, name: str) -> None:
     table = Table(s3_settings, table_format(name, target_file_bytes=6000))
     run = table.run([version(number, f"{number:05}", deleted=number % 50 == 0) for number in range(1000)])

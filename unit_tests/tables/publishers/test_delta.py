@@ -21,7 +21,6 @@ from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.delta_log.actions import Add, decode_commit
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.tables.publishers.delta import DeltaTable
-from unit_tests.examples import quick_first
 from unit_tests.tables.publishers.delta_readers import DeltaReaders
 
 COLUMNS = [("id", pa.int64())]
@@ -52,7 +51,6 @@ def merged(table: Any, sync_id: int, *ids: int, keep: timedelta = timedelta()) -
     writer.close()
 
 
-@pytest.mark.slow
 def test_each_version_is_read_over_two_checkpoints(table: Any) -> None:
     for sync_id in range(1, 24):
         synced(table, sync_id, sync_id)
@@ -176,7 +174,7 @@ def test_no_vacuum_finds_anything_to_delete_in_a_log_that_grew_old(table: Any) -
         readers(table).table().vacuum(retention_hours=24 * 365, dry_run=True)
 
 
-@pytest.mark.parametrize("syncs", quick_first([12, 40]))
+@pytest.mark.parametrize("syncs", [12, 40])
 def test_a_publication_takes_two_calls_however_old_the_table_is(table: Any, s3_proxy: Any, syncs: int) -> None:
     for sync_id in range(1, syncs + 1):
         synced(table, sync_id, sync_id)

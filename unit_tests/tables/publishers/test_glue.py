@@ -27,6 +27,7 @@ from destination_s3_spark.tables.publishers.glue import GlueTable, delta_definit
 from destination_s3_spark.tables.publishers.publication import publication_of
 from destination_s3_spark.tables.publishers.registry import check_publishers, publishers_of, require_publishable
 from destination_s3_spark.tables.publishers.symlink import SymlinkManifest
+from unit_tests.cases import each
 from unit_tests.http_server import serving
 
 ID = [("id", pa.int64())]
@@ -200,7 +201,6 @@ def test_a_table_that_is_not_ours_is_never_changed(
     assert f"There is a table {database}.users in AWS Glue already, and it " in warnings(caplog)[0]
 
 
-@pytest.mark.slow
 def test_an_idle_sync_registers_a_dropped_table_and_outdated_columns(table: Any, glue: Any, database: str) -> None:
     synced(table, 1, publisher(table, database))
     glue.delete_table(DatabaseName=database, Name="users")
@@ -230,7 +230,6 @@ def test_while_files_have_an_older_type_the_columns_stay(table: Any, glue: Any, 
     assert warnings(caplog) == []
 
 
-@pytest.mark.slow
 def test_a_later_session_is_not_overwritten(table: Any, glue: Any, database: str) -> None:
     synced(table, 1, publisher(table, database))
     first = table.writer(2, publishers=[publisher(table, database)])
@@ -282,7 +281,6 @@ def test_an_idle_sync_registers_the_manifest_after_the_delta_log_is_gone(table: 
     assert registered(glue, database)["StorageDescriptor"]["Location"].endswith("_symlink_format_manifest/")
 
 
-@pytest.mark.slow
 def test_columns_that_an_engine_adds_to_a_delta_table_stay(table: Any, glue: Any, database: str) -> None:
     synced(table, 1, publisher(table, database, define=delta_definition))
     found = registered(glue, database)
@@ -317,7 +315,7 @@ def config(table: Any, database: str | None, **options: Any) -> Config:
     return Config.parse(table.config(**{"publish": {"glue": {"database": database}} if database else {}, **options}))
 
 
-@pytest.mark.parametrize(
+@each(
     ("database", "stream", "name"),
     [
         ("lake", StreamId("Shop", "Users-2"), ("lake", "users_2")),

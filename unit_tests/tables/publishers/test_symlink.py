@@ -29,6 +29,7 @@ from destination_s3_spark.tables.publishers.symlink import (
     SymlinkManifest,
     published_keys,
 )
+from unit_tests.cases import each
 
 COLUMNS = [("id", pa.int64())]
 TEMPLATE = PathTemplate("lake", None, None, datetime(2026, 1, 1, tzinfo=UTC), 0)
@@ -181,7 +182,7 @@ def test_parquet_tables_have_a_manifest_unless_it_is_switched_off() -> None:
     assert _shown(config(publish={"symlink": False}), OWN_FOLDERS, TEMPLATE) == {}
 
 
-@pytest.mark.parametrize("other", ["CSV", "JSONL", "Avro"])
+@each("other", ["CSV", "JSONL", "Avro"])
 def test_tables_of_other_formats_have_none(other: str) -> None:
     options = config(format={"format_type": other}, publish={"symlink": True})
     require_publishable(options, ONE_IN_THE_OTHER, TEMPLATE)

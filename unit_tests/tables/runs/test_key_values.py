@@ -6,11 +6,11 @@ from decimal import Decimal as PyDecimal
 from typing import Any
 
 import pyarrow as pa
-import pytest
 
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Decimal, Field, Scalar
 from destination_s3_spark.schema.arrow import arrow_type
 from destination_s3_spark.tables.runs.keys import CdcDeletion, KeySpec, encode_key, key_bounds, key_range
+from unit_tests.cases import each
 
 
 def shown(kinds: list[AirbyteType], *keys: list[Any]) -> tuple[str, str] | None:
@@ -24,7 +24,7 @@ def shown(kinds: list[AirbyteType], *keys: list[Any]) -> tuple[str, str] | None:
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "first", "last", "texts"),
     [
         (Scalar.INTEGER, -(2**63), 2**63 - 1, (str(-(2**63)), str(2**63 - 1))),

@@ -31,7 +31,8 @@ from destination_s3_spark.tables.runs.keys import (
     partition_end,
     upper,
 )
-from unit_tests.examples import examples
+from unit_tests.cases import each
+from unit_tests.sampling import examples
 from unit_tests.tables import reference_merge
 
 TEXT = st.text(st.characters(codec="utf-8") | st.sampled_from("\x00\x01ÿa"), max_size=4)
@@ -83,7 +84,7 @@ def test_encoded_keys_sort_and_equal_as_the_keys_do(keys: tuple[list[AirbyteType
     assert [place[key] for key in encoded.to_pylist()] == [order[found] for found in ranks]
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "ascending"),
     [
         (Scalar.INTEGER, [None, -(2**63), -256, -1, 0, 1, 255, 256, 2**63 - 1]),
@@ -161,7 +162,7 @@ def test_too_many_bytes_for_one_array_are_refused() -> None:
         encode_key([numbers] * 228, [Scalar.INTEGER] * 228)
 
 
-@pytest.mark.parametrize("kind", [Array(Scalar.INTEGER), Object((ID,)), Union((Scalar.INTEGER, Scalar.STRING))])
+@each("kind", [Array(Scalar.INTEGER), Object((ID,)), Union((Scalar.INTEGER, Scalar.STRING))])
 def test_a_column_of_another_type_is_no_key(kind: AirbyteType) -> None:
     with pytest.raises(Bug, match="primary key"):
         encode_key([pa.nulls(1, arrow_type(kind))], [kind])
@@ -220,7 +221,7 @@ def test_after_a_key_comes_no_other_before_its_successor() -> None:
     assert b"\x01a" < after(b"\x01a") <= b"\x01a\x00"
 
 
-@pytest.mark.parametrize(("column", "transform"), [(AT, Transform.MONTH), (NAME, Transform.IDENTITY)])
+@each(("column", "transform"), [(AT, Transform.MONTH), (NAME, Transform.IDENTITY)])
 @given(
     values=st.lists(st.tuples(VALUES[Scalar.INTEGER], st.none() | VALUES[Scalar.TIMESTAMP_WITH_TIMEZONE], st.none() | TEXT), max_size=30)
 )
@@ -251,7 +252,7 @@ def test_keys_of_a_partition_are_neighbours(
     assert divided.fingerprint != whole.fingerprint
 
 
-@pytest.mark.parametrize(("column", "transform"), [(AT, Transform.MONTH), (NAME, Transform.IDENTITY)])
+@each(("column", "transform"), [(AT, Transform.MONTH), (NAME, Transform.IDENTITY)])
 def test_the_last_key_tells_of_unfit_ones_in_its_partition_alone(column: Field, transform: Transform) -> None:
     divided = KeySpec(
         (ID,), None, None, CdcDeletion.HARD, partitioning=Partitioning(PartitionSpec(column.source, transform, "part"), column)

@@ -15,7 +15,7 @@ from destination_s3_spark.tables.runs.keys import CURSOR, DELETED, KEY, OFFSET, 
 from destination_s3_spark.tables.runs.merged_rows import RowStream, complete_rows, merged_rows
 from destination_s3_spark.tables.runs.sorted_file import MergeForm
 from destination_s3_spark.tables.runs.winners import EXTRACTED_AT, sorted_by_key
-from unit_tests.examples import examples
+from unit_tests.sampling import examples
 from unit_tests.tables import reference_merge
 
 _FIELDS = (Field("a", "a", Scalar.STRING), Field("b", "b", Scalar.INTEGER))

@@ -22,7 +22,7 @@ from destination_s3_spark.tables.runs.merged_rows import RowStream, merged_rows
 from destination_s3_spark.tables.runs.soft_deletions import DATA, SoftDeletions
 from destination_s3_spark.tables.runs.sorted_file import MergeForm
 from destination_s3_spark.tables.runs.winners import BURIED_OFFSET, EARLIER, EXTRACTED_AT, STORED_OFFSET, sorted_by_key
-from unit_tests.examples import examples
+from unit_tests.sampling import examples
 from unit_tests.tables import reference_merge
 from unit_tests.tables.merged_table import HARD, SOFT, batches, table_format
 

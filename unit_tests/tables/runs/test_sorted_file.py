@@ -48,7 +48,8 @@ from destination_s3_spark.tables.runs.sorted_file import (
     tombstone_schema,
 )
 from destination_s3_spark.tables.runs.winners import BURIED_OFFSET, EXTRACTED_AT, STORED_OFFSET, winners
-from unit_tests.examples import examples
+from unit_tests.cases import each
+from unit_tests.sampling import examples
 from unit_tests.tables import reference_merge
 from unit_tests.tables.sorted_files import (
     GONE,
@@ -166,7 +167,7 @@ def test_only_row_groups_of_the_range_are_fetched_and_those_side_by_side_at_once
     assert [round(size / group) for size in file.reads] == [4] * 10
 
 
-@pytest.mark.parametrize("piece", [5, 300])
+@each("piece", [5, 300])
 def test_what_is_read_at_once_is_bounded_for_small_and_for_large_row_groups(piece: int) -> None:
     file = sorted_file(typed([{"id": number, "text": "x" * 1000} for number in range(300)]), piece=piece)
     tables = list(SortedFile(file, FileKind.FINAL, form()).read(portion_bytes=50_000))
@@ -232,7 +233,7 @@ def tombstones(spec: KeySpec = SPEC) -> pa.RecordBatch:
     return tombstones_of(typed([{"id": 1, "seen": 4, EXTRACTED_AT: 11}, {"id": 2, EXTRACTED_AT: 12}]), spec)
 
 
-@pytest.mark.parametrize("payload", [TYPED, RAW_SCHEMA], ids=["typed", "text"])
+@each("payload", [TYPED, RAW_SCHEMA])
 def test_a_tombstone_is_a_stored_deletion_without_payload(payload: pa.Schema) -> None:
     found = read(sorted_file(tombstones()), FileKind.TOMBSTONE, encoded(2), form=form(payload=payload))
     assert found.schema.equals(form(payload=payload).schema)
@@ -274,7 +275,7 @@ def test_values_of_a_cursor_the_stream_no_longer_has_do_not_count() -> None:
 MIDNIGHT = datetime(2026, 1, 2, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
+@each(
     ("stored", "values", "wanted", "expected"),
     [
         (Scalar.INTEGER, [4, None], Scalar.NUMBER, [4.0, None]),

@@ -22,7 +22,8 @@ from destination_s3_spark.tables.runs.winners import (
     sorted_by_key,
     winners,
 )
-from unit_tests.examples import examples
+from unit_tests.cases import each
+from unit_tests.sampling import examples
 from unit_tests.tables import reference_merge
 
 CURSORS = {
@@ -92,19 +93,18 @@ def version() -> Any:
     return make
 
 
-@pytest.mark.parametrize(
+@each(
     ("winner", "loser"),
     [
-        ((2, 0, 0), (1, 9, 9)),
-        ((None, 1, 0), (None, 0, 9)),
-        ((-5, 0, 0), (None, 9, 9)),
-        ((1, 1, 0), (1, 0, 9)),
-        ((1, 1, 4), (1, 1, 3)),
-        ((1, 1, STORED_OFFSET), (1, 1, 7)),
-        ((2, 1, 0), (1, 1, STORED_OFFSET)),
-        ((1, 2, 0), (1, 1, STORED_OFFSET)),
+        ((2, 0, 0), (1, 9, 9)),  # by the cursor
+        ((None, 1, 0), (None, 0, 9)),  # null cursors
+        ((-5, 0, 0), (None, 9, 9)),  # a null cursor
+        ((1, 1, 0), (1, 0, 9)),  # by the time of extraction
+        ((1, 1, 4), (1, 1, 3)),  # by arrival
+        ((1, 1, STORED_OFFSET), (1, 1, 7)),  # a tie keeps the table's row
+        ((2, 1, 0), (1, 1, STORED_OFFSET)),  # newer than the table's row
+        ((1, 2, 0), (1, 1, STORED_OFFSET)),  # read later
     ],
-    ids=["cursor", "null cursors", "null cursor", "time of extraction", "arrival", "a tie keeps the table's row", "newer", "read later"],
 )
 def test_one_order_decides(version: Any, winner: tuple[Any, ...], loser: tuple[Any, ...]) -> None:
     rows = [version(1, *winner), version(2, *loser)]
@@ -117,8 +117,8 @@ def test_a_tombstone_of_the_table_outlives_a_late_older_row(version: Any) -> Non
     assert found.select([DELETED, OFFSET]).to_pylist() == [{DELETED: True, OFFSET: BURIED_OFFSET}]
 
 
-@pytest.mark.parametrize("offset", [STORED_OFFSET, DEDUPLICATED + 7], ids=["in a file", "sorted again"])
-@pytest.mark.parametrize("tombstone", [(None, 9), (None, 5)], ids=["newer by what is left to compare", "tie"])
+@each("offset", [STORED_OFFSET, DEDUPLICATED + 7])
+@each("tombstone", [(None, 9), (None, 5)])
 def test_a_tombstone_never_removes_the_row_that_the_table_has_beside_it(version: Any, tombstone: tuple[Any, int], offset: int) -> None:
     rows = [version(1, *tombstone, BURIED_OFFSET, deleted=True), version(2, None, 5, offset), version(3, None, 1, 0)]
     other = reference_merge.Version(4, (2, None), None, 1, True, BURIED_OFFSET)

@@ -37,6 +37,7 @@ from destination_s3_spark.schema.placement import SchemaChange, SchemaPolicy
 from destination_s3_spark.schema.table_schema import TableSchema, evolve, plan_fields
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.stored.conversion import TYPED_BYTES, DoesNotFit, NeedsCast, UnfitValues, cast_rows, project, retyped_rows
+from unit_tests.cases import each
 
 STREAM = StreamId("shop", "users")
 RECOVER, REWRITE = SchemaPolicy(), SchemaPolicy(SchemaChange.REWRITE)
@@ -146,7 +147,7 @@ def test_what_a_file_encodes_differently_comes_back_as_declared() -> None:
         ]
 
 
-@pytest.mark.parametrize(
+@each(
     ("stored", "wanted", "path"),
     [
         (pa.int64(), pa.string(), ("c",)),
@@ -187,8 +188,8 @@ PLANS = [
 ]
 
 
-@pytest.mark.parametrize("plan", PLANS, ids=lambda plan: plan.values.value)
-@pytest.mark.parametrize("batch_rows", [100_000, 250])
+@each("plan", PLANS, ids=lambda plan: plan.values.value)
+@each("batch_rows", [100_000, 250])
 def test_raw_rows_are_retyped_as_their_lines_would_land(plan: RowPlan, batch_rows: int) -> None:
     long = json.dumps({"s": {"text": "x" * (TYPED_BYTES // 2)}})
     data = [*DATA * 100, long, *DATA, long, long, *DATA * 100]
@@ -217,8 +218,8 @@ def test_slices_and_empty_batches_of_raw_rows_are_retyped() -> None:
     assert pa.Table.from_batches([after for _, after in pairs]).equals(pa.Table.from_batches([whole.slice(2)]))
 
 
-@pytest.mark.parametrize("text", ["[]", "{", "", None])
-@pytest.mark.parametrize("plan", PLANS, ids=lambda plan: plan.values.value)
+@each("text", ["[]", "{", "", None])
+@each("plan", PLANS, ids=lambda plan: plan.values.value)
 def test_a_raw_row_that_is_no_object_stops_the_rewrite_without_its_content(text: str | None, plan: RowPlan) -> None:
     raw = landed(OLD, ["{}"]).raw
     damaged = raw.set_column(4, RAW_SCHEMA.field("_airbyte_data"), pa.array([text], pa.string()))
@@ -226,7 +227,7 @@ def test_a_raw_row_that_is_no_object_stops_the_rewrite_without_its_content(text:
         list(retyped_rows([damaged], plan))
 
 
-@pytest.mark.parametrize(
+@each(
     ("stored", "wanted", "value", "expected"),
     [
         (Scalar.INTEGER, Scalar.STRING, "42", "42"),
@@ -280,7 +281,7 @@ MISFITS = [
 NAMED = Object((Field("name", "name", Scalar.STRING),))
 
 
-@pytest.mark.parametrize(("stored", "wanted", "value"), MISFITS)
+@each(("stored", "wanted", "value"), MISFITS)
 def test_a_value_the_new_type_cannot_hold_is_refused(stored: AirbyteType, wanted: AirbyteType, value: str) -> None:
     with pytest.raises(DoesNotFit) as raised:
         cast(stored, wanted, "null", value)
@@ -294,7 +295,7 @@ def test_a_value_the_new_type_cannot_hold_is_refused(stored: AirbyteType, wanted
     assert value.strip('"') not in error.message
 
 
-@pytest.mark.parametrize(
+@each(
     ("stored", "wanted", "value"),
     [
         (Scalar.INTEGER, Scalar.NUMBER, "9007199254740993"),
@@ -315,13 +316,13 @@ def test_a_value_that_would_lose_a_part_is_refused(stored: AirbyteType, wanted: 
         cast(stored, wanted, value)
 
 
-@pytest.mark.parametrize("value", ["+500000-01-01", "+5874897-12-31", "4713-01-01 BC"])
+@each("value", ["+500000-01-01", "+5874897-12-31", "4713-01-01 BC"])
 def test_a_day_whose_midnight_has_no_number_of_microseconds_is_no_loss(value: str) -> None:
     days = cast(Scalar.STRING, Scalar.DATE, f'"{value}"').column("x").combine_chunks()
     assert value_texts(days, Scalar.DATE) == [f'"{value}"'.encode()]
 
 
-@pytest.mark.parametrize("value", ['{"name":"a","born":null}', '{"name":{"born":1}}', "{}", f'{{"name":{"9" * 5_000}}}'])
+@each("value", ['{"name":"a","born":null}', '{"name":{"born":1}}', "{}", f'{{"name":{"9" * 5_000}}}'])
 def test_an_object_whose_members_are_declared_loses_nothing(value: str) -> None:
     assert cast(SchemalessObject(), NAMED, value).num_rows == 1
 

@@ -393,7 +393,6 @@ def test_old_snapshots_go_with_their_manifests_and_the_table_stays_readable(lake
     assert lake.rows("id") == [{"id": number} for number in range(1, 6)]
 
 
-@pytest.mark.slow
 def test_many_publishes_leave_few_manifests(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(iceberg_table, "MANIFESTS_TO_MERGE", 4)
     for sync_id in range(1, 10):

@@ -41,7 +41,8 @@ from destination_s3_spark.schema.field_ids import first_ids
 from destination_s3_spark.tables.publishers.iceberg import columns as iceberg_columns
 from destination_s3_spark.tables.publishers.iceberg import table as iceberg_table
 from destination_s3_spark.tables.publishers.iceberg.columns import metrics
-from unit_tests.examples import examples
+from unit_tests.cases import each
+from unit_tests.sampling import examples
 from unit_tests.schema.of_arrow import fields_of
 from unit_tests.tables.publishers.iceberg.lake import MICROS, Lake
 
@@ -70,7 +71,7 @@ def bounds(kind: pa.DataType, found: dict[str, Any]) -> tuple[Any, Any]:
     return from_bytes(typed, found["lower_bounds"][1]), from_bytes(typed, found["upper_bounds"][1])
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "values", "expected"),
     [
         (pa.int64(), [3, None, -(2**63), 2**63 - 1], (-(2**63), 2**63 - 1)),
@@ -101,7 +102,7 @@ def test_a_column_without_values_has_counts_alone() -> None:
     assert found == {"value_counts": {1: 2}, "null_value_counts": {1: 2}}
 
 
-@pytest.mark.parametrize("statistics", [None, UNBOUNDED])
+@each("statistics", [None, UNBOUNDED])
 def test_a_file_without_statistics_has_no_metrics(statistics: FileStatistics | None) -> None:
     assert metrics(iceberg_schema(pa.schema([("c", pa.int64())])), statistics, 3) == {}
 
