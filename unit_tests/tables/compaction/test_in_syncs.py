@@ -26,7 +26,6 @@ from destination_s3_spark.tables.factory import TableFactory
 from destination_s3_spark.tables.updates import choice, compacted
 from destination_s3_spark.tables.updates.choice import rebuild_of
 from destination_s3_spark.tables.updates.resources import Resources, TaskResources
-from unit_tests.examples import quick_first
 from unit_tests.places import table_of
 from unit_tests.sync.inline_lake import InlineLake, line, state, status
 
@@ -101,7 +100,7 @@ def rows(lake: InlineLake) -> list[dict[str, Any]]:
     return [row for file in files for row in pq.read_table(pa.BufferReader(file)).to_pylist()]
 
 
-@pytest.mark.parametrize("format_options", quick_first(FORMATS), ids=lambda options: options["format_type"])
+@pytest.mark.parametrize("format_options", FORMATS, ids=lambda options: options["format_type"])
 def test_small_files_are_joined_in_every_format(format_options: dict[str, Any], lake: InlineLake) -> None:
     lake.format = format_options
     for number in range(1, FEW_FILES):
@@ -289,8 +288,8 @@ def test_merged_files_reach_the_target_size_if_values_take_less_than_in_memory(l
 DAMAGE = [lambda file: file[:20], lambda file: file[:-30] + b"\x99" * 22 + file[-8:], lambda file: file[:-8] + b"\xff" * 4 + file[-4:]]
 
 
-@pytest.mark.parametrize("damage", quick_first(DAMAGE))
-@pytest.mark.parametrize("format_options", quick_first(FORMATS), ids=lambda options: options["format_type"])
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("format_options", FORMATS, ids=lambda options: options["format_type"])
 def test_a_damaged_file_is_not_joined_and_the_sync_goes_on(
     format_options: dict[str, Any], damage: Any, lake: InlineLake, caplog: pytest.LogCaptureFixture
 ) -> None:
