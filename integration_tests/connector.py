@@ -21,7 +21,6 @@ from unit_tests.lake.buckets import Bucket
 from unit_tests.lake.outcome import Outcome, state_lines, usual_options
 
 SCRIPT = Path(sys.executable).with_name("destination-s3-spark")
-IMPATIENT_WRITE = Path(__file__).with_name("impatient_write.py")
 TIMEOUT_S = 120
 PASSED_ON = ("PATH", "HOME", "JAVA_HOME", "LANG", "SPARK_HOME")
 
@@ -180,8 +179,6 @@ class Connector:
     user: int | None = None
     program: Sequence[str] = (str(SCRIPT),)
     runs: int = 0
-    patience_s: float | None = None
-    """How long a store in trouble is waited for, if not as long as usual; for `write` only."""
 
     def config(self, **options: Any) -> dict[str, Any]:
         """The configuration: the bucket, Parquet, two Spark tasks at once, and the given options (None removes one)."""
@@ -213,8 +210,7 @@ class Connector:
         directory = self.directory / f"run-{self.runs}"
         temporary = directory / "tmp"
         temporary.mkdir(parents=True)
-        impatient = [sys.executable, str(IMPATIENT_WRITE), str(self.patience_s)]
-        arguments = [*(self.program if self.patience_s is None else impatient), command, *options]
+        arguments = [*self.program, command, *options]
         for name, content in files.items():
             path = directory / f"{name}.json"
             path.write_text(json.dumps(content), encoding="utf-8")
