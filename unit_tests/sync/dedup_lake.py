@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from destination_s3_spark import tables
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.state import Contents
 from unit_tests.lake.lake import Lake
@@ -53,3 +54,8 @@ def table(lake: Lake) -> dict[Any, str]:
     """The notes that readers see, by id."""
     final = (pq.read_table(pa.BufferReader(content)) for content in lake.files(".parquet"))
     return dict(pair for file in final for pair in zip(file["id"].to_pylist(), file["note"].to_pylist(), strict=True))
+
+
+def fresh(lake: Lake) -> Any:
+    """Read the table with the rows that wait beside it."""
+    return tables.read(lake.raw_config(), "users", fresh=True)

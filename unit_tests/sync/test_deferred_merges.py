@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from destination_s3_spark import tables
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.state import Contents, Counters
 from destination_s3_spark.storage.s3 import S3Store
@@ -20,7 +19,7 @@ from destination_s3_spark.tables.updates.waiting import MOST_RUNS, runs_to_combi
 from unit_tests.lake.lake import Lake
 from unit_tests.lake.messages import state, status
 from unit_tests.places import table_of
-from unit_tests.sync.dedup_lake import contents, dedup_catalog, rows, runs, sync, table
+from unit_tests.sync.dedup_lake import contents, dedup_catalog, fresh, rows, runs, sync, table
 
 RARELY = {"tables": {"merge": [{"stream": "users", "at_least_every_hours": 24, "when_changed_percent": 50}]}}
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -84,7 +83,7 @@ def test_runs_of_text_rows_are_merged_at_once_when_the_type_of_deletions_changes
         found = [{"id": i, "note": f"{i} of {number}"} for i in ids]
         lake.sync(dedup_catalog(_ab_cdc_deleted_at=kind), [rows(found, number), state(number), status("COMPLETE")])
         waiting.append(contents(lake).waiting.files)
-        assert tables.read(lake.raw_config(), "users", fresh=True).to_table().num_rows == 100
+        assert fresh(lake).to_table().num_rows == 100
     assert waiting == [0, 1, 0, 1]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,10 +16,7 @@ import pytest
 
 from destination_s3_spark import tables
 from destination_s3_spark.chain.files import FileKind
-from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.errors import ConfigError, DataError, TransientError
-from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
-from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.sync.batches import Limits
 from destination_s3_spark.tables import fresh as fresh_module
@@ -28,9 +24,11 @@ from destination_s3_spark.tables.fresh import TableChanged
 from destination_s3_spark.tables.merge import plan
 from destination_s3_spark.tables.updates import choice
 from destination_s3_spark.tables.updates import waiting as waiting_runs
-from unit_tests.examples import quick_first
-from unit_tests.places import table_of
-from unit_tests.sync.inline_lake import InlineLake, line, state, status
+from unit_tests.lake.lake import Lake
+from unit_tests.lake.memory_client import bucket_of
+from unit_tests.lake.messages import JsonObject, record, schema_of, state, status, stream
+from unit_tests.lake.messages import catalog as catalog_of
+from unit_tests.sync.dedup_lake import fresh
 from unit_tests.sync.reference_changes import PLACEHOLDER
 
 AT = {"type": "string", "format": "date-time", "airbyte_type": "timestamp_with_timezone"}
@@ -48,15 +46,16 @@ SEED = 5
 KEYS = 400
 
 
-@dataclass
-class Lake(InlineLake):
-    """A lake whose runs wait once a table has rows. `at_commit` is called after each commit."""
+class Told(list[dict[str, Any]]):
+    """States that were acknowledged, and what is done after each."""
 
-    at_commit: Callable[[], None] = lambda: None
+    def __init__(self, at_commit: Callable[[], None]) -> None:
+        super().__init__()
+        self._at_commit = at_commit
 
-    def _emit(self, message: Any, records: int) -> None:
-        super()._emit(message, records)
-        self.at_commit()
+    def append(self, state: dict[str, Any]) -> None:
+        super().append(state)
+        self._at_commit()
 
 
 ID, NAME, CITY = pc.field("id"), pc.field("name"), pc.field("place", "city")
@@ -113,25 +112,13 @@ KINDS = (
 
 def catalog(
     kind: Kind, sync: int = 1, generation: int = 1, minimum: int = 0, columns: dict[str, Any] | None = None, mode: str = "append_dedup"
-) -> Catalog:
-    entry = {
-        "stream": {
-            "name": "users",
-            "json_schema": {"type": "object", "properties": columns or COLUMNS},
-            "supported_sync_modes": ["incremental"],
-        },
-        "sync_mode": "incremental",
-        "destination_sync_mode": mode,
-        "primary_key": [[one] for one in kind.key],
-        "cursor_field": ["lsn"] if kind.cursor else [],
-        "generation_id": generation,
-        "minimum_generation_id": minimum,
-        "sync_id": sync,
-    }
-    return parse_catalog(json.dumps({"streams": [entry]}).encode())
+) -> JsonObject:
+    ids: dict[str, Any] = {"generation": generation, "minimum_generation": minimum, "sync_id": sync}
+    schema = schema_of(columns or COLUMNS)
+    return catalog_of(stream(schema=schema, mode=mode, key=kind.key, cursor="lsn" if kind.cursor else "", **ids))
 
 
-def record(chance: random.Random) -> dict[str, Any]:
+def some_record(chance: random.Random) -> dict[str, Any]:
     number = chance.randrange(KEYS)
     data = {
         "id": number if chance.random() > 0.02 else chance.choice([None, 10**20, 10**20 + 1]),
@@ -147,8 +134,7 @@ def record(chance: random.Random) -> dict[str, Any]:
 def messages(records: Sequence[dict[str, Any]], emitted_at: int, word: str = "COMPLETE") -> Iterator[bytes]:
     """The records, with a STATE after each half."""
     for part in range(2):
-        for data in records[part::2]:
-            yield line({"type": "RECORD", "record": {"stream": "users", "emitted_at": emitted_at, "data": data}})
+        yield from (record(data, emitted_at=emitted_at) for data in records[part::2])
         yield state(emitted_at * 10 + part)
     yield status(word)
 
@@ -163,61 +149,32 @@ def make_lake(s3_settings: S3Settings, tmp_path: Path) -> Callable[[Kind], Lake]
     return make
 
 
-def config(lake: InlineLake) -> dict[str, Any]:
-    keys = lake.settings.credentials
-    assert keys is not None
-    return {
-        "s3_bucket_name": lake.settings.bucket,
-        "s3_bucket_path": "lake",
-        "s3_bucket_region": lake.settings.region,
-        "s3_endpoint": lake.settings.endpoint,
-        "access_key_id": keys.access_key_id,
-        "secret_access_key": keys.secret_access_key,
-        "format": lake.format,
-        **lake.options,
-    }
-
-
-def fresh(lake: InlineLake) -> Any:
-    return tables.read(config(lake), "users", fresh=True)
-
-
 def copied(lake: Lake, to: S3Settings) -> Lake:
     """The lake in another bucket."""
-    here, there = S3Store(lake.settings), S3Store(to)
-    for found in list(there.list("")):
-        there.delete([found.key])
-    for found in here.list(""):
-        info = here.head(found.key)
-        assert info is not None
-        there.put(found.key, here.get(found.key), info.metadata)
+    there = bucket_of(to)
+    there.versions.clear()
+    for key, body in lake.memory.objects.items():
+        there.put(key, body, lake.memory.metadata(key))
     elsewhere = lake.directory / "elsewhere"  # its spool, too: the sync beside it may go on
     elsewhere.mkdir(exist_ok=True)
     return replace(lake, settings=to, directory=elsewhere)
 
 
-def merged(lake: Lake, to: S3Settings, of: Catalog) -> Any:
+def merged(lake: Lake, to: S3Settings, of: JsonObject) -> Any:
     """The table once all that waits has been merged, elsewhere."""
     other = copied(lake, to)
     merge(other, of)
-    return tables.read(config(other), "users")
+    return tables.read(other.raw_config(), "users")
 
 
-def merge(lake: Lake, of: Catalog) -> None:
+def merge(lake: Lake, of: JsonObject) -> None:
     """Merge what waits."""
     always = {**lake.options, "tables": {name: option for name, option in lake.options["tables"].items() if name != "merge"}}
-    replace(lake, options=always, at_commit=lambda: None).sync(of, [status("COMPLETE")])
+    replace(lake, options=always, states=[]).sync(of, [status("COMPLETE")])
 
 
 def rows(table: pa.Table) -> list[str]:
     return sorted(map(repr, table.to_pylist()))
-
-
-def live(lake: Lake) -> Any:
-    chain = Chain(S3Store(lake.settings), table_of("users"))
-    chain.read()
-    chain.catch_up()
-    return chain.live_files()
 
 
 def user(number: int, **more: Any) -> dict[str, Any]:
@@ -251,23 +208,24 @@ def test_a_fresh_read_streams_to_other_programs(waiting: Lake) -> None:
     users = fresh(waiting)
 
     assert names(users.to_table()) == EXPECTED
-    assert names(tables.read(config(waiting), "users").to_table())[700] == "first 700"
+    assert names(tables.read(waiting.raw_config(), "users").to_table())[700] == "first 700"
     assert duckdb.execute("select count(*), max(id) from users where name = 'second'").fetchall() == [(28, 1_509)]
     assert len(polars.from_arrow(users.to_reader(["id"]))) == 1_998
     assert users.to_reader().schema == users.schema
 
 
-def test_a_fresh_read_sends_only_gets(waiting: Lake, s3_proxy: Any) -> None:
-    users = tables.read({**config(waiting), "s3_endpoint": s3_proxy.endpoint}, "users", fresh=True)
+def test_a_fresh_read_sends_only_gets(waiting: Lake) -> None:
+    waiting.memory.forget()
+    users = fresh(waiting)
 
     assert names(users.to_table()) == EXPECTED
-    assert set(s3_proxy.operations()) <= {"GetObject", "HeadObject"}
+    assert set(waiting.memory.actions()) <= {"GetObject", "HeadObject"}
 
 
 def test_a_filter_on_keys_reads_only_the_runs_that_may_have_them(waiting: Lake) -> None:
     rows_of = fresh(waiting)._rows
     assert rows_of.merge is not None
-    files = len(live(waiting).of(FileKind.FINAL))
+    files = len(waiting.live(FileKind.FINAL))
     of_all, of_two = rows_of.merge.plan(None).replaced, rows_of.merge.plan(pc.field("id") < 710).replaced
     of_none, of_others = rows_of.merge.plan(pc.field("id") == 5).replaced, rows_of.merge.plan(pc.field("name") == "x").replaced
 
@@ -297,8 +255,8 @@ def test_a_merge_after_the_first_row_ends_the_read(waiting: Lake, monkeypatch: p
 
 
 def test_a_file_that_something_else_deleted_is_an_error(waiting: Lake) -> None:
-    users, [run, *_] = fresh(waiting), live(waiting).of(FileKind.DELTA)
-    S3Store(waiting.settings).delete([run.key])
+    users, [run, *_] = fresh(waiting), waiting.live(FileKind.DELTA)
+    waiting.store.delete([run.key])
 
     with pytest.raises(DataError, match="is gone"):
         users.to_table()
@@ -306,7 +264,7 @@ def test_a_file_that_something_else_deleted_is_an_error(waiting: Lake) -> None:
 
 def test_without_waiting_rows_it_is_the_plain_read(waiting: Lake) -> None:
     merge(waiting, catalog(KINDS[0], 4))
-    users, plain = fresh(waiting), tables.read(config(waiting), "users")
+    users, plain = fresh(waiting), tables.read(waiting.raw_config(), "users")
 
     assert users.schema == plain.schema
     assert users.to_table().equals(plain.to_table())
@@ -322,7 +280,7 @@ def test_a_pending_generation_is_not_part_of_it(waiting: Lake) -> None:
     users = fresh(waiting)
 
     assert names(users.to_table()) == EXPECTED
-    assert users.schema == tables.read(config(waiting), "users").schema
+    assert users.schema == tables.read(waiting.raw_config(), "users").schema
 
 
 def test_new_columns_are_null_in_older_rows_and_runs(waiting: Lake) -> None:
@@ -342,12 +300,12 @@ def test_rows_under_another_key_are_read_once_they_are_merged(waiting: Lake) -> 
             fresh(waiting).to_table()
         refused.append(caught.value.message)
 
-    waiting.at_commit = read
+    waiting.states = Told(read)
     waiting.sync(catalog(Kind("other key", key=("name",)), 4), messages([user(1)], 4))
 
     assert len(refused) == 2
     assert "its key, its format or a type has changed" in refused[0]
-    assert rows(fresh(waiting).to_table()) == rows(tables.read(config(waiting), "users").to_table())
+    assert rows(fresh(waiting).to_table()) == rows(tables.read(waiting.raw_config(), "users").to_table())
 
 
 def test_rows_of_a_cancelled_refresh_wait_for_the_next_sync_of_an_append_table(make_lake: Callable[[Kind], Lake]) -> None:
@@ -356,7 +314,7 @@ def test_rows_of_a_cancelled_refresh_wait_for_the_next_sync_of_an_append_table(m
     with pytest.raises(TransientError, match="did not complete"):
         lake.sync(catalog(kind, 2, generation=2, minimum=2, mode="append"), messages([user(2)], 2, "INCOMPLETE"))
     assert names(fresh(lake).to_table()).keys() == {1}
-    lake.at_commit = lambda: moments.append(sorted(names(fresh(lake).to_table())))
+    lake.states = Told(lambda: moments.append(sorted(names(fresh(lake).to_table()))))
     moments: list[list[int]] = []
     lake.sync(catalog(kind, 3, generation=2, mode="append"), messages([user(3)], 3))
 
@@ -371,13 +329,12 @@ def test_runs_that_were_combined_are_read(waiting: Lake, make_bucket: Callable[[
         waiting.sync(
             catalog(KINDS[0], sync), messages([user(number, lsn=sync, name=f"of {sync}") for number in range(sync, 1_900, 300)], sync)
         )
-    files = live(waiting).of(FileKind.DELTA)
+    files = waiting.live(FileKind.DELTA)
 
     assert any(file.combined for file in files)
     assert rows(fresh(waiting).to_table()) == rows(merged(waiting, make_bucket(), catalog(KINDS[0], 8)).to_table())
 
 
-@pytest.mark.slow
 def test_memory_does_not_grow_with_the_rows(make_lake: Callable[[Kind], Lake], monkeypatch: pytest.MonkeyPatch) -> None:
     lake, kind = make_lake(KINDS[1]), KINDS[1]
     lake.limits = replace(lake.limits, batch_bytes=2**24)
@@ -400,7 +357,7 @@ def test_memory_does_not_grow_with_the_rows(make_lake: Callable[[Kind], Lake], m
     assert users.count_rows() == len(numbers)
 
 
-@pytest.mark.parametrize("kind", quick_first(KINDS), ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_fresh_reads_equal_the_merged_table_after_each_commit(
     kind: Kind, make_lake: Callable[[Kind], Lake], make_bucket: Callable[[], S3Settings], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -410,8 +367,7 @@ def test_fresh_reads_equal_the_merged_table_after_each_commit(
     moments: list[tuple[bool, int]] = []
 
     def compare() -> None:
-        files = live(lake)
-        moment = bool(files.of(FileKind.FINAL)), len(files.of(FileKind.DELTA))
+        moment = bool(lake.live(FileKind.FINAL)), len(lake.live(FileKind.DELTA))
         if moment in moments:
             return  # the second STATE of a commit
         moments.append(moment)
@@ -424,10 +380,10 @@ def test_fresh_reads_equal_the_merged_table_after_each_commit(
         for columns, where in [] if "_airbyte_data" in table.column_names else chance.sample(READS, 4):
             assert rows(found.to_table(columns, where)) == rows(expected.to_table(columns=columns, filter=where))
 
-    lake.at_commit = compare
+    lake.states = Told(compare)
     for sync, count in enumerate((300, 5, 150, 20, 80), 1):
         of = catalog(kind, sync)
-        sent = [record(chance) for _ in range(count)]
+        sent = [some_record(chance) for _ in range(count)]
         lake.sync(of, messages(sent, 1_000 * sync - chance.choice([0, 1500])))
     assert not moments[0][0], "the first sync has been merged before a STATE went out"
     assert len(moments) >= 5, "each sync has at least one commit; how many it has is a matter of time"
