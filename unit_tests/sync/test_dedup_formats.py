@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from unittest.mock import patch
 
 import pytest
 
-from unit_tests.sync.forms.forms import Form, exact_json, rows_of
-from unit_tests.sync.forms.landing import cell
-from integration_tests.lake import ProcessLake
-from unit_tests.lake.buckets import S3Server, new_bucket
 from unit_tests.lake.chain_reader import Chain, StreamName
 from unit_tests.lake.contents import USERS
+from unit_tests.lake.lake import Lake
 from unit_tests.lake.messages import JsonObject, catalog
 from unit_tests.lake.shop import complete, record, state, stream
 from unit_tests.lake.table_readers import Row
+from unit_tests.sync.forms.forms import Form, exact_json, rows_of
+from unit_tests.sync.forms.landing import cell
 
 TEXT, INTEGER, NUMBER = ({"type": name} for name in ("string", "integer", "number"))
 FIELDS: JsonObject = {
@@ -126,21 +128,28 @@ class Step:
     chain: Chain
 
 
-def rows_of_table(lake: ProcessLake, form: Form, stream_name: StreamName) -> list[Row]:
+def rows_of_table(lake: Lake, form: Form, stream_name: StreamName) -> list[Row]:
     rows = [row for path in lake.final_files(stream_name) for row in rows_of(form, path)]
     return sorted((row["data"] for row in rows), key=lambda row: int(getattr(row["id"], "digits", row["id"])))
 
 
+@contextmanager
+def without_kernel() -> Iterator[None]:
+    """Let Python type all records, as on a machine for which there is no kernel."""
+    with patch("destination_s3_spark.protocol.routing.KERNEL", None), patch("destination_s3_spark.decoding.kernel_typer.KERNEL", None):
+        yield
+
+
 @pytest.fixture(scope="module")
-def history(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Step], list[list[tuple[str, str]]]]:
+def history(make_lake: Callable[[], Lake]) -> tuple[list[Step], list[list[tuple[str, str]]]]:
     """One table through all formats, and the rows of the other one after each of its syncs."""
-    lake, model, found, late = ProcessLake.of(new_bucket(moto), tmp_path_factory.mktemp("formats")), Model(), [], []
+    lake, model, found, late = make_lake(), Model(), [], []
     for number, form in enumerate(SYNCS):
         # Every other sync types in Python, so that each typer goes on with the other's table.
-        environment = {"DESTINATION_S3_SPARK_KERNEL": "off"} if number % 2 else {}
-        connector = lake.connector(environment=environment, format=form.config)
+        typed = without_kernel() if number % 2 else nullcontext()
         entries, messages = late_sync(number)
-        connector.write(catalog(stream(sync_id=number + 1, **STREAM), *entries), [*model.sync(number), *messages]).expect_success()
+        with typed:
+            lake.sync(catalog(stream(sync_id=number + 1, **STREAM), *entries), [*model.sync(number), *messages], format=form.config)
         found.append(Step(rows_of_table(lake, form, USERS), model.expected(form), lake.chains()[USERS]))
         if number in LATE_SYNCS:
             late.append([(row["id"].digits, row["value"]) for row in rows_of_table(lake, form, LATE)])

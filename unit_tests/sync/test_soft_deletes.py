@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from unit_tests.lake.corpus_cases import CaseSync, comparable, load, sorted_rows
-from unit_tests.sync.forms.forms import Form
-from integration_tests.lake import ProcessLake
-from unit_tests.lake.buckets import S3Server, new_bucket
 from unit_tests.lake.chain_reader import StreamName
 from unit_tests.lake.contents import USERS
+from unit_tests.lake.corpus_cases import CaseSync, comparable, load, sorted_rows
 from unit_tests.lake.histories import without_nulls
+from unit_tests.lake.lake import Lake
 from unit_tests.lake.messages import catalog
 from unit_tests.lake.shop import complete, record, state, stream
 from unit_tests.lake.table_readers import Row, without_meta
+from unit_tests.sync.forms.forms import Form
 
 MOMENT = {"type": "string", "format": "date-time"}
 SCHEMA = {
@@ -49,8 +49,8 @@ class Soft:
 
 
 @pytest.fixture(scope="module")
-def soft(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Soft:
-    lake = ProcessLake.of(new_bucket(moto), tmp_path_factory.mktemp("soft"))
+def soft(make_lake: Callable[[], Lake]) -> Soft:
+    lake = make_lake()
     for form, records, case in zip((Form.JSONL, Form.PARQUET), (FIRST, SECOND), load(CORPUS), strict=True):
         connector = lake.connector(format=form.config, **WITHOUT_RAW)
         connector.write(
