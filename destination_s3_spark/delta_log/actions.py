@@ -7,6 +7,7 @@ checkpoint has all actions that are in force at one version.
 from __future__ import annotations
 
 import io
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,8 @@ import pyarrow.parquet as pq
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
+from destination_s3_spark.formats.bounded import reading
+from destination_s3_spark.formats.parquet_pages import PagedFile
 from destination_s3_spark.schema.airbyte_type import (
     AirbyteType,
     Array,
@@ -146,6 +149,11 @@ _NAMES: dict[type, str] = {
     Add: "add",
 }
 _TYPES: dict[str, type[DecisiveAction]] = {"protocol": Protocol, "metaData": Metadata, "txn": Transaction, "add": Add}
+MOST_CHECKPOINT_BYTES = 256 * 2**20
+"""Most bytes of a checkpoint, also in memory."""
+_VALUES_A_BYTE = 8
+"""Most values of a column of a checkpoint for each of its bytes: an action has a path, which takes some."""
+_ACTIONS_AT_ONCE = 1_024
 _ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder(_Line)
 
@@ -184,20 +192,34 @@ def encode_checkpoint(actions: Iterable[Action]) -> tuple[bytes, int]:
 
 def decode_checkpoint(body: bytes) -> list[DecisiveAction]:
     """Return the actions of a checkpoint. Raises Malformed."""
-    try:
-        table = pq.read_table(pa.BufferReader(body))
-        columns = {name: table[name].drop_null() for name in ("protocol", "metaData", "add")}
-        if "txn" in table.column_names:
-            columns["txn"] = table["txn"].drop_null()
+    with reading(lambda fault: Malformed(f"it is damaged: {fault}")):
+        try:
+            actions = list(_actions(PagedFile(io.BytesIO(body)), len(body)))
+        except msgspec.MsgspecError as error:
+            raise Malformed(str(error)) from None
+    counts = Counter(map(type, actions))
+    if counts[Protocol] != 1 or counts[Metadata] != 1:
+        raise Malformed("it does not have one protocol and one metaData")
+    return actions
+
+
+def _actions(file: PagedFile, size: int) -> Iterator[DecisiveAction]:
+    """Yield the actions of a checkpoint of `size` bytes. Raises Malformed."""
+    names = set(file.schema.names)
+    columns = [*(name for name in _TYPES if name in names or name != "txn"), *({"sidecar"} & names)]
+    file.require_bounds(MOST_CHECKPOINT_BYTES, _VALUES_A_BYTE * size)
+    left = MOST_CHECKPOINT_BYTES
+    for batch in file.batches(_ACTIONS_AT_ONCE, columns):
+        left -= batch.nbytes
+        if left < 0:
+            raise Malformed("it unpacks to more bytes than any checkpoint has")
         # Other programs write the column even if there are none.
-        if "sidecar" in table.column_names and table["sidecar"].null_count < table.num_rows:
+        if "sidecar" in columns and batch["sidecar"].null_count < len(batch):
             raise Malformed("it has sidecar files")
-        if len(columns["protocol"]) != 1 or len(columns["metaData"]) != 1:
-            raise Malformed("it does not have one protocol and one metaData")
-        rows = ((_TYPES[name], row) for name, column in columns.items() for row in column.to_pylist(maps_as_pydicts="strict"))
-        return [msgspec.convert(_present(row) | {"dataChange": False}, kind) for kind, row in rows]
-    except (pa.ArrowException, msgspec.MsgspecError, KeyError, TypeError, ValueError) as error:
-        raise Malformed(f"{type(error).__name__}: {error}") from None
+        for name, kind in _TYPES.items():
+            if name in columns:
+                for row in batch[name].drop_null().to_pylist(maps_as_pydicts="strict"):
+                    yield msgspec.convert(_present(row) | {"dataChange": False}, kind)
 
 
 def _present(row: Mapping[str, Any]) -> dict[str, Any]:

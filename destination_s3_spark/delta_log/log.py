@@ -15,6 +15,7 @@ from itertools import chain
 import msgspec
 
 from destination_s3_spark.delta_log.actions import (
+    MOST_CHECKPOINT_BYTES,
     Action,
     Add,
     DecisiveAction,
@@ -27,10 +28,14 @@ from destination_s3_spark.delta_log.actions import (
     decode_commit,
     encode_checkpoint,
 )
-from destination_s3_spark.storage.object_store import MOST_BYTES, ObjectInfo, ObjectNotFound, ObjectStore, create_or_read
+from destination_s3_spark.storage.object_store import MOST_BYTES, ObjectInfo, ObjectNotFound, ObjectStore, ObjectTooLarge, create_or_read
 
 LOG_FOLDER = "_delta_log/"
 """Folder of the log below a table's root. Readers of the root skip folders that begin with `_`."""
+LAST_VERSION = 2**63 - 1
+"""The greatest version that a log can have."""
+MOST_COMMIT_BYTES = 256 * 2**20
+"""Largest commit that is read. One of 100,000 files has less than half."""
 KEPT = timedelta(days=7)
 """Least age of commits and checkpoints that are cleaned up."""
 
@@ -68,7 +73,7 @@ class DeltaLog:
     def read(self) -> DeltaState | None:
         """Fold the log, or return None without one. Takes one LIST, a GET of the checkpoint and a GET per later commit.
 
-        Raises UnreadableLog when commits are missing or cannot be read.
+        Raises UnreadableLog when commits are missing or cannot be read. Nothing is done for a version that is not there.
         """
         commits, checkpoints = self._listed()
         if not commits:
@@ -77,10 +82,11 @@ class DeltaLog:
             return None
         newest = max(commits)
         checkpoint = max((version for version in checkpoints if version <= newest), default=None)
-        wanted = range(0 if checkpoint is None else checkpoint + 1, newest + 1)
-        missing = [version for version in wanted if version not in commits]
-        if missing:
-            raise UnreadableLog(f"its commit {missing[0]} is missing")
+        start = 0 if checkpoint is None else checkpoint + 1
+        wanted = sorted(version for version in commits if version >= start)
+        missing = next((start + place for place, version in enumerate(wanted) if version != start + place), None)
+        if missing is not None:
+            raise UnreadableLog(f"its commit {missing} is missing")
         bodies = [self._body(version) for version in wanted]
         commit = commit_hash(bodies[-1] if bodies else self._body(newest))
         contents = None if checkpoint is None else self.checkpoint(checkpoint)
@@ -100,8 +106,8 @@ class DeltaLog:
     def holds(self, version: int, commit: str) -> bool:
         """Tell whether the log has this version with these bytes. Takes one GET."""
         try:
-            return commit_hash(self._store.get(self._commit_key(version))) == commit
-        except ObjectNotFound:
+            return commit_hash(self._body(version)) == commit
+        except UnreadableLog:
             return False
 
     def create(self, version: int, body: bytes) -> None:
@@ -113,9 +119,11 @@ class DeltaLog:
     def checkpoint(self, version: int) -> list[DecisiveAction] | None:
         """Return the actions of the checkpoint of a version, or None without one. Raises UnreadableLog."""
         try:
-            return decode_checkpoint(self._store.get(self._checkpoint_key(version)))
+            return decode_checkpoint(self._store.get(self._checkpoint_key(version), MOST_CHECKPOINT_BYTES))
         except ObjectNotFound:
             return None
+        except ObjectTooLarge:
+            raise UnreadableLog(f"its checkpoint {version} is larger than any") from None
         except Malformed as error:
             raise UnreadableLog(f"its checkpoint {version} cannot be read ({error})") from None
 
@@ -135,7 +143,7 @@ class DeltaLog:
         old = [version for version in checkpoints if version in times and times[version] < now - KEPT]
         if not old:
             return
-        covered = {*commits, *checkpoints} & set(range(max(old)))
+        covered = {version for version in (*commits, *checkpoints) if version < max(old)}
         keys = [info.key for of in (commits, checkpoints) for version, info in sorted(of.items()) if version in covered]
         if keys:
             self._store.delete(keys)
@@ -147,18 +155,23 @@ class DeltaLog:
             self._store.delete(keys)
 
     def _listed(self) -> tuple[dict[int, ObjectInfo], dict[int, ObjectInfo]]:
-        """Return the commits and the checkpoints by version."""
+        """Return the commits and the checkpoints by version. Raises UnreadableLog for a version that no log can have."""
         commits, checkpoints = dict[int, ObjectInfo](), dict[int, ObjectInfo]()
         for info in self._store.list(self.prefix):
             if match := _NUMBERED.fullmatch(info.key, len(self.prefix)):
-                (commits if match[2] == ".json" else checkpoints)[int(match[1])] = info
+                version = int(match[1])
+                if version > LAST_VERSION:
+                    raise UnreadableLog(f"it has version {version}, which no Delta log has")
+                (commits if match[2] == ".json" else checkpoints)[version] = info
         return commits, checkpoints
 
     def _body(self, version: int) -> bytes:
         try:
-            return self._store.get(self._commit_key(version))
+            return self._store.get(self._commit_key(version), MOST_COMMIT_BYTES)
         except ObjectNotFound:
             raise UnreadableLog(f"its commit {version} is missing") from None
+        except ObjectTooLarge:
+            raise UnreadableLog(f"its commit {version} is larger than any") from None
 
     def _commit_key(self, version: int) -> str:
         return f"{self.prefix}{version:020d}.json"

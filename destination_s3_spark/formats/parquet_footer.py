@@ -14,6 +14,7 @@ from itertools import count
 from struct import Struct as Packing
 from typing import Any, NamedTuple
 
+from destination_s3_spark.formats.bounded import DAMAGE, require_count
 from destination_s3_spark.formats.parquet_statistics import (
     LONG_TEXTS,
     Bounds,
@@ -116,8 +117,8 @@ def read_footer(tail: bytes, size: int) -> Footer:
     if taken > len(tail):
         raise DamagedFooter("it is longer than the file")
     try:
-        fields = _read_struct(BytesIO(tail[len(tail) - taken : -8]))
-    except (ValueError, RecursionError, MemoryError, OverflowError):
+        fields = read_thrift(BytesIO(tail[len(tail) - taken : -8]))
+    except DAMAGE:
         raise DamagedFooter("it cannot be decoded") from None
     if tuple(fields[number].type for number in (_SCHEMA, _ROWS, _ROW_GROUPS) if number in fields) != _KINDS:
         raise DamagedFooter("it lacks what a footer has")
@@ -143,7 +144,7 @@ def joined_footer(footers: Sequence[Footer]) -> bytes:
     for footer in footers:
         try:
             groups += [_moved_group(group, shift, next(ordinals)) for group in footer.fields[_ROW_GROUPS].value[1]]
-        except (LookupError, TypeError, AttributeError):
+        except DAMAGE:
             raise DamagedFooter("its row groups lack what such groups have") from None
         shift += footer.pages_end - len(MAGIC)
     fields = {
@@ -224,14 +225,18 @@ def _moved_chunk(chunk: _Fields, shift: int) -> _Fields:
 
 
 def _moved(fields: _Fields, positions: Sequence[int], shift: int) -> _Fields:
-    """Return the fields with these positions moved. A position 0 is none, because files begin with the magic number."""
-    moved = {
-        field: _Value(fields[field].type, fields[field].value + shift) for field in positions if field in fields and fields[field].value
-    }
-    return {**fields, **moved}
+    """Return the fields with these positions moved. A position 0 is none, because files begin with the magic number.
+
+    Raises ValueError for a position that is no integer.
+    """
+    moved = {field: fields[field] for field in positions if field in fields and fields[field].value}
+    if not all(found.type in _INTEGERS for found in moved.values()):
+        raise ValueError("a position that is no integer")
+    return {**fields, **{field: _Value(found.type, found.value + shift) for field, found in moved.items()}}
 
 
-def _read_struct(data: BytesIO) -> _Fields:
+def read_thrift(data: BytesIO) -> _Fields:
+    """Read a struct. Raises DAMAGE for bytes that are none."""
     fields = _DecodedFields()
     start, number = data.tell(), 0
     while head := exactly(data, 1)[0]:
@@ -248,10 +253,10 @@ def _read(data: BytesIO, kind: int) -> Any:
     if kind == _BINARY:
         return exactly(data, read_unsigned(data))
     if kind == _STRUCT:
-        return _read_struct(data)
+        return read_thrift(data)
     if kind in (_LIST, _SET):
         head = exactly(data, 1)[0]
-        length = head >> 4 if head >> 4 < 15 else read_unsigned(data)
+        length = require_count(head >> 4 if head >> 4 < 15 else read_unsigned(data), data.getbuffer().nbytes - data.tell())
         return head & 15, [_read(data, head & 15) for _ in range(length)]
     if kind == _DOUBLE:
         return exactly(data, 8)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
+_MOST_BITS = 70
+"""Bits of the longest number of 64 bits, in groups of seven."""
+
 
 class ByteStream(Protocol):
     """A file or a stream that is read on."""
@@ -14,21 +17,25 @@ class ByteStream(Protocol):
 
 def exactly(source: ByteStream, size: int) -> bytes:
     """Read so many bytes. Raises ValueError at the end of the file."""
-    data = source.read(size)
+    data = b"" if size < 0 else source.read(size)
     if len(data) != size:
         raise ValueError("the file ends early")
     return data
 
 
 def read_unsigned(source: ByteStream, first: bytes = b"") -> int:
-    """Read a number, given its first byte if that has been read. Raises ValueError where the data end inside of it."""
+    """Read a number, given its first byte if that has been read. Raises ValueError where the data end inside of it.
+
+    So does a number of more than 64 bits.
+    """
     value = shift = 0
-    while True:
+    while shift < _MOST_BITS:
         byte, first = (first or exactly(source, 1))[0], b""
         value |= (byte & 127) << shift
         if byte < 128:
             return value
         shift += 7
+    raise ValueError("a number of more than 64 bits")
 
 
 def read_integer(source: ByteStream, first: bytes = b"") -> int:
