@@ -18,17 +18,14 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, BinaryIO, NoReturn
 
-import orjson
-
 from destination_s3_spark.cli.configuration import json_object, read_file
-from destination_s3_spark.config import SPEC_FILE
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.config.spark_conf import is_local
 from destination_s3_spark.engine.startup import shortcuts
 from destination_s3_spark.errors import Bug, ConfigError, SyncError, TransientError, frames_of
 from destination_s3_spark.protocol.catalog import parse_catalog
 from destination_s3_spark.protocol.reader import bytes_waiting, read_blocks
-from destination_s3_spark.protocol.secrets import secrets_of
+from destination_s3_spark.protocol.secrets import configuration_secrets, secrets_of_environment
 from destination_s3_spark.protocol.writer import ProtocolLogHandler, ProtocolWriter
 from destination_s3_spark.storage.settings import USUAL_LIMITS, ClientLimits
 from destination_s3_spark.sync.runtime import runtime_for
@@ -153,12 +150,15 @@ def check_connection(config: Path, output: ProtocolWriter, *, forgets: bool) -> 
 
 
 def _options_of(path: Path, output: ProtocolWriter) -> dict[str, Any]:
-    """Read the configuration file and mask its secrets in all further output. `Config` validates the options. Raises ConfigError."""
+    """Read the configuration file. Mask its secrets and those of the environment in all further output. Raises ConfigError.
+
+    `Config` validates the options.
+    """
+    output.mask(secrets_of_environment(os.environ))
     options = json_object(read_file(path, "configuration file"))
     if options is None:
         raise ConfigError(f"The configuration file {path} does not hold a JSON object.")
-    specification: Mapping[str, Any] = orjson.loads(SPEC_FILE.read_bytes())
-    output.mask(secrets_of(specification["connectionSpecification"], options))
+    output.mask(configuration_secrets(options))
     return options
 
 

@@ -1,12 +1,13 @@
 """Commands of the command line: the tree of all commands, and the operators' ones. Airbyte calls none of them.
 
-What they write to standard output and standard error is printable: everything else is filtered out.
+What they write to standard output and standard error is printable and without secrets: everything else is filtered out.
 """
 
 from __future__ import annotations
 
 import codecs
 import io
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,10 +15,13 @@ from contextlib import contextmanager, suppress
 from typing import Any, TextIO, cast
 
 from destination_s3_spark.errors import SyncError
+from destination_s3_spark.protocol.secrets import SecretFilter, secrets_of_environment
 from destination_s3_spark.wording import printable
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 128 + signal.SIGINT
+MASKS = SecretFilter()
+"""Secrets of the command that runs: those of the environment, and of the configuration once it is read."""
 
 _PLAIN = {"␤": "|", "═": "=", "─": "-", "…": "~", "✓": "+", "✗": "x", "→": ">"}
 """Replacements for characters in reports that the terminal's character set lacks."""
@@ -39,6 +43,8 @@ def run(command: Callable[[], int]) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         codecs.register_error("plain", _plain)
         sys.stdout.reconfigure(errors="plain")
+    MASKS.clear()
+    MASKS.add(secrets_of_environment(os.environ))
     with filtered_output():
         return _run(command)
 
@@ -67,8 +73,13 @@ def _plain(error: UnicodeError) -> tuple[str, int]:
     return "".join(_PLAIN.get(character, "?") for character in error.object[error.start : error.end]), error.end
 
 
+def presentable(text: str, line_end: str = "\n") -> str:
+    """Return a text as it may be shown: without secrets, and printable."""
+    return printable(MASKS.masked(text), line_end)
+
+
 class FilteredText:
-    """A text stream that writes only what can be printed to another one, and is that one otherwise.
+    """A text stream that writes only what may be shown to another one, and is that one otherwise.
 
     Its `buffer` is for documents that are safe by themselves.
     """
@@ -80,7 +91,7 @@ class FilteredText:
         return getattr(self.unfiltered, name)
 
     def write(self, text: str) -> int:
-        self.unfiltered.write(printable(text))
+        self.unfiltered.write(presentable(text))
         return len(text)
 
     def writelines(self, texts: Iterable[str]) -> None:

@@ -8,8 +8,10 @@ from typing import Any
 
 import orjson
 
+from destination_s3_spark.cli import MASKS
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.errors import ConfigError
+from destination_s3_spark.protocol.secrets import configuration_secrets
 
 STANDARD_INPUT = "-"
 
@@ -20,10 +22,14 @@ def read_config(path: str | Path) -> Config:
 
 
 def read_options(path: str | Path) -> dict[str, Any]:
-    """Read the options of a configuration file as they are. Raises ConfigError, which never quotes the file."""
+    """Read the options of a configuration file as they are, and mask its secrets in what is printed from now on.
+
+    Raises ConfigError, which never quotes the file.
+    """
     options = json_object(read_file(path, "configuration"))
     if options is None:
         raise ConfigError(f"The configuration {Path(path)} is not a JSON object.")
+    MASKS.add(configuration_secrets(options))
     return options
 
 

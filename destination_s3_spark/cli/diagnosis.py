@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import Enum
 from functools import partial
@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from destination_s3_spark.cli import MASKS
 from destination_s3_spark.cli.configuration import read_file, read_options
 from destination_s3_spark.cli.terminal import Output, Terminal, write_json
 from destination_s3_spark.config.config import GIB, MIB, Config
@@ -322,7 +323,7 @@ def run(config_path: str, catalog_path: str | None, output: str) -> int:
     for finding in _findings(options, catalog):
         if Output(output) is Output.TABLE:
             _print(terminal, finding, new_part=not findings or findings[-1].part != finding.part)
-        findings.append(finding)
+        findings.append(replace(finding, detail=MASKS.masked(finding.detail)))
     bad = sum(finding.verdict is Verdict.BAD for finding in findings)
     if Output(output) is Output.JSON:
         write_json(findings)

@@ -26,8 +26,8 @@ from rich.progress import Progress as Bar
 from rich.table import Column, Table
 from rich.text import Text
 
-from destination_s3_spark.cli import filtered_output, unfiltered
-from destination_s3_spark.wording import LINE_END, printable, printable_json, spreadsheet_cell
+from destination_s3_spark.cli import filtered_output, presentable, unfiltered
+from destination_s3_spark.wording import LINE_END, printable_json, spreadsheet_cell
 
 ENDLESS_LINE = 100_000
 """Width of output that nothing may cut: files, pipes, and terminals with --wide."""
@@ -80,17 +80,17 @@ class Terminal:
         )
 
     def section(self, title: str) -> None:
-        title = printable(title)
+        title = presentable(title)
         self._console.print(Text(f"\n{title}\n{'═' * len(title)}", style="bold"))
 
     def say(self, text: str, style: str = "") -> None:
-        self._console.print(Text(printable(text), style=style))
+        self._console.print(Text(presentable(text), style=style))
 
     def item(self, sign: str, style: str, name: str, detail: str) -> None:
         """Print a sign in a style, a name and a detail, which continues below itself."""
         columns = Column(no_wrap=True), Column(width=ITEM_NAME, no_wrap=True), Column(overflow="fold")
         table = Table.grid(*columns, padding=(0, 1, 0, 0))
-        table.add_row(Text(sign, style=style), Text(printable(name)), Text(printable(detail)))
+        table.add_row(Text(sign, style=style), Text(presentable(name)), Text(presentable(detail)))
         self._console.print(table)
 
     def facts(self, facts: Mapping[str, str | None]) -> None:
@@ -98,7 +98,7 @@ class Terminal:
         table = Table.grid(Column(no_wrap=True), Column(overflow="fold"), padding=(0, 2, 0, 0))
         for name, value in facts.items():
             if value:
-                table.add_row(Text(name, style="bold"), Text(printable(value)))
+                table.add_row(Text(name, style="bold"), Text(presentable(value)))
         self._console.print(table)
 
     def table(self, shown: Rows) -> None:
@@ -109,7 +109,7 @@ class Terminal:
         for cell in shown.cells:
             table.add_column(cell.title, justify="right" if cell.number else "left", no_wrap=cell.number, overflow="fold")
         for row in shown.rows:
-            table.add_row(*(Text(printable(cell.text(row) or "")) for cell in shown.cells))
+            table.add_row(*(Text(presentable(cell.text(row) or "")) for cell in shown.cells))
         self._console.print(table)
 
 
@@ -182,7 +182,7 @@ class Progress:
     """Display of the progress of one thing. `update` may be called from any thread, as often as one likes."""
 
     def __init__(self, doing: str, total: int | None = None, *, line_every_s: float = LINE_EVERY_S) -> None:
-        self._doing = printable(doing, LINE_END)
+        self._doing = presentable(doing, LINE_END)
         self._total = total
         self._done = 0
         self._note = ""
@@ -206,7 +206,7 @@ class Progress:
 
     def update(self, done: int, total: int | None = None, note: str = "") -> None:
         """Set what is done so far. `total` replaces the total if given, `note` is shown behind the numbers."""
-        self._done, self._total, self._note = done, self._total if total is None else total, printable(note, LINE_END)
+        self._done, self._total, self._note = done, self._total if total is None else total, presentable(note, LINE_END)
 
     def _watch(self) -> None:
         if sys.stderr.isatty():

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from urllib.parse import quote, quote_plus, urlencode
+
+import orjson
 from airbyte_cdk.utils.airbyte_secrets_utils import get_secrets
 
-from destination_s3_spark.protocol.secrets import SecretFilter, secrets_of
+from destination_s3_spark.protocol.secrets import SecretFilter, secrets_of, secrets_of_environment
 from unit_tests.cases import each
 
 SCHEMA = {
@@ -63,6 +67,72 @@ def test_a_long_secret_is_masked_wherever_it_stands() -> None:
     secrets = SecretFilter()
     secrets.add(["s3cr+t/=", "12345678"])
     assert secrets.masked("as3cr+t/=b_12345678-x") == "a****b_****-x"
+
+
+AWKWARD = """p"a\\s/w'o@r d+é%&"""
+
+
+@each(
+    "spelt",
+    [
+        AWKWARD,
+        json.dumps(AWKWARD),
+        json.dumps(AWKWARD, ensure_ascii=False),
+        json.dumps(AWKWARD).replace("/", "\\/"),
+        orjson.dumps({"a": AWKWARD}).decode(),
+        repr(AWKWARD),
+        repr([AWKWARD, '"']),
+        repr("it's " + AWKWARD),
+        repr(AWKWARD.encode()),
+        quote(AWKWARD),
+        quote(AWKWARD, safe=""),
+        quote_plus(AWKWARD),
+        quote(AWKWARD, safe="").lower(),
+        urlencode({"password": AWKWARD}),
+    ],
+)
+def test_a_secret_is_masked_as_programs_spell_it(spelt: str) -> None:
+    secrets = SecretFilter()
+    secrets.add([AWKWARD])
+    masked = secrets.masked(f"said {spelt} and more")
+
+    assert "****" in masked
+    assert not any(part in masked for part in ('p"', "a\\", "w'o", "o@r", "%C3", "w%27", "é"))
+
+
+def test_a_plain_short_secret_is_still_a_word_in_every_spelling() -> None:
+    secrets = SecretFilter()
+    secrets.add(["a/b"])
+    assert secrets.masked("a/b a%2Fb a\\/b xa/b a%2Fbx") == "**** **** **** xa/b a%2Fbx"
+
+
+@each(
+    ("secret", "quoted"),
+    [
+        ("postgresql+psycopg2://shop:pass-word%40x@db/iceberg", "pass-word%40x"),
+        ("postgresql+psycopg2://shop:pass-word%40x@db/iceberg", "pass-word@x"),
+        ("postgresql+psycopg2://shop:first/part@Rest@db/iceberg", "first/part@Rest"),
+        ("postgresql+psycopg2://shop:first/part@Rest@db/iceberg", "first/part"),
+        ("client-id:client-secret", "client-secret"),
+    ],
+)
+def test_the_secret_part_of_an_address_or_a_pair_is_masked_by_itself(secret: str, quoted: str) -> None:
+    secrets = SecretFilter()
+    secrets.add([secret])
+    assert secrets.masked(f"said '{quoted}'") == "said '****'"
+
+
+def test_values_of_the_environment_are_secret_by_their_names() -> None:
+    environ = {
+        "AWS_SECRET_ACCESS_KEY": "of-the-platform",
+        "AWS_SESSION_TOKEN": "token-of-it",
+        "db_password": "12345678",
+        "MY_SECRETS": "a-secret-thing",
+        "AWS_ASSUME_ROLE_EXTERNAL_ID": "id",
+        "SHORT_KEY": "1234567",
+        "HOME": "/home/airbyte-of-it",
+    }
+    assert set(secrets_of_environment(environ)) == {"of-the-platform", "token-of-it", "12345678", "a-secret-thing", "id"}
 
 
 def test_without_secrets_a_text_stays_as_it_is() -> None:

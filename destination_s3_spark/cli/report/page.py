@@ -15,6 +15,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from destination_s3_spark.chain.territory import Table
+from destination_s3_spark.cli import presentable
 from destination_s3_spark.cli.configuration import read_config, write_file
 from destination_s3_spark.cli.inspection.table import MOST_BLOCKS, RecordedChange, find_tables, read_all, read_table, report_unread
 from destination_s3_spark.cli.report.figures import TableFigures, TableFinding, findings, table_figures
@@ -23,7 +24,7 @@ from destination_s3_spark.cli.report.table_charts import END_TEXTS, SYNC_LOOKS, 
 from destination_s3_spark.cli.terminal import moment, number_text
 from destination_s3_spark.tables.factory import TableFactory, table_factory
 from destination_s3_spark.tables.found import UnreadTable
-from destination_s3_spark.wording import counted, duration_text, printable, size_text
+from destination_s3_spark.wording import counted, duration_text, size_text
 
 SPARK_POINTS = 40
 REPORTED_AT_ONCE = 4
@@ -87,8 +88,8 @@ def render(shown: Page) -> str:
 
 
 def _safe(value: Any) -> Any:
-    """Return the value without control characters, among them those that reverse the direction of the text around them."""
-    return printable(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
+    """Return the value without secrets and control characters, among them those that reverse the direction of the text around them."""
+    return presentable(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
 def _growth_line(table: TableFigures) -> str:
