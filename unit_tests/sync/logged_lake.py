@@ -100,6 +100,10 @@ def records_of(lake: Lake, manifest: Manifest) -> list[dict[str, Any]]:
     return list(change_log(lake).records(manifest, Interval()))
 
 
+def all_records(lake: Lake) -> list[dict[str, Any]]:
+    return [record for manifest in manifests(lake) for record in records_of(lake, manifest)]
+
+
 def stored(lake: Lake) -> dict[int, Row]:
     """The rows of the table's Parquet files, or of its states where these have another format."""
     found = {row["id"]: {name: row[name] for name in COLUMNS} for row in lake.glob()}

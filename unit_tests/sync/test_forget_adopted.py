@@ -18,20 +18,19 @@ import pytest
 
 from destination_s3_spark.chain.files import parse_token
 from destination_s3_spark.delta_log.log import DeltaLog
-from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
-from unit_tests.examples import one_of
-from unit_tests.sync.test_forget import MARK, NUMBER, Lake, dying_everywhere, person, somebody
+from unit_tests.sampling import sample
+from unit_tests.sync.forgetful_lake import MARK, NUMBER, ForgetfulLake, forgotten_wherever_it_dies, person, somebody
 
 FIRST = "lake/users/2026_01_01_1700000000000_"
 PROPERTIES = {"at": {"type": "string", "format": "date-time"}, "sum": {"type": "number"}, "day": {"type": "string", "format": "date"}}
 
 
 @pytest.fixture
-def lake(s3_settings: S3Settings, tmp_path: Path) -> Lake:
+def lake(s3_settings: S3Settings, tmp_path: Path) -> ForgetfulLake:
     decimals = [{"stream": "users", "column": "sum", "precision": 3, "scale": 2}]
-    lake = Lake(s3_settings, tmp_path, options={"publish": {"delta": True}, "tables": {"decimal_columns": decimals}})
-    lake.versioned()
+    lake = ForgetfulLake(s3_settings, tmp_path, options={"publish": {"delta": True}, "tables": {"decimal_columns": decimals}})
+    lake.keep_versions()
     return lake
 
 
@@ -102,17 +101,17 @@ WRITERS = {"0.parquet": parquet, "0.jsonl.gz": jsonl, "0.csv": flat_csv, "0.avro
 FORMATS = {"0.parquet": "Parquet", "0.jsonl.gz": "JSONL", "0.csv": "CSV", "0.avro": "Avro"}
 
 
-def take_over(lake: Lake, name: str) -> None:
+def take_over(lake: ForgetfulLake, name: str) -> None:
     """Write a file without the person, one with others and one of the person alone, each twice, as destination-s3, and take over."""
     write, others = WRITERS[name], [somebody(number) for number in range(20)]
     metadata = {"ab-generation-id": "1"}
     for number, rows in enumerate([others[:5], [*others[5:], person(1)], [person(2)]]):
         for _ in range(2):
             key = f"{FIRST}{number}{name}"
-            lake.client.put_object(Bucket=lake.settings.bucket, Key=key, Body=write(*rows), Metadata=metadata)
+            lake.memory.put(key, write(*rows), metadata)
     lake.format = {"format_type": FORMATS[name]}
     lake.go("append", [somebody(30), person(3)], properties=PROPERTIES)
-    assert len(lake.live().adopted) == 3
+    assert len(lake.live_files().adopted) == 3
 
 
 @pytest.mark.parametrize(
@@ -121,7 +120,7 @@ def take_over(lake: Lake, name: str) -> None:
     ids=["by id", "by mail", "by time"],
 )
 @pytest.mark.parametrize("name", WRITERS)
-def test_rows_leave_files_of_destination_s3(lake: Lake, name: str, wanted: dict[str, Any]) -> None:
+def test_rows_leave_files_of_destination_s3(lake: ForgetfulLake, name: str, wanted: dict[str, Any]) -> None:
     if name != "0.parquet":
         lake.options = {}
     take_over(lake, name)
@@ -132,13 +131,12 @@ def test_rows_leave_files_of_destination_s3(lake: Lake, name: str, wanted: dict[
         assert record["rows"]["adopted"] == (2 if name in {"0.parquet", "0.avro"} else 0)
     lake.forget({"id": NUMBER})
     assert lake.holding() == []
-    adopted = lake.live().adopted
+    adopted = lake.live_files().adopted
     assert len(adopted) == 2
     assert [parse_token(key) is None for key in adopted] == [True, False]
-    head = lake.client.head_object(Bucket=lake.settings.bucket, Key=adopted[1])
-    assert head["Metadata"]["ab-generation-id"] == "1"
-    lake.verify()
-    store = S3Store(lake.settings)
+    assert lake.memory.metadata(adopted[1])["ab-generation-id"] == "1"
+    lake.check()
+    store = lake.store
     if name == "0.parquet":
         tables = [pq.read_table(pa.BufferReader(store.get(key))) for key in adopted]
         expected = arrow(*map(somebody, range(20)))
@@ -150,12 +148,12 @@ def test_rows_leave_files_of_destination_s3(lake: Lake, name: str, wanted: dict[
         found = [one["id"] for key in adopted for one in fastavro.reader(io.BytesIO(store.get(key)))]
         assert found == [*range(20)]
     lake.go("append", [somebody(50)], properties=PROPERTIES)
-    assert lake.live().adopted == adopted
-    lake.verify()
+    assert lake.live_files().adopted == adopted
+    lake.check()
 
 
-@pytest.mark.parametrize("start", one_of(range(7)))
-def test_a_command_that_dies_anywhere_ends_when_it_is_run_again(start: int, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("start", sample(range(7), 1))
+def test_a_command_that_dies_anywhere_ends_when_it_is_run_again(start: int, lake: ForgetfulLake) -> None:
     take_over(lake, "0.parquet")
-    dying_everywhere(lake, monkeypatch, start)
-    assert len(lake.live().adopted) == 2
+    forgotten_wherever_it_dies(lake, start)
+    assert len(lake.live_files().adopted) == 2

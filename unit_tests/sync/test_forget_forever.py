@@ -3,40 +3,41 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from destination_s3_spark.chain.events import AddData, BarKeys, Close
 from destination_s3_spark.chain.files import FileKind
-from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.errors import ConfigError, SyncError
-from destination_s3_spark.protocol.catalog import Catalog
-from unit_tests.examples import one_of
-from unit_tests.sync.inline_lake import line, state, status
-from unit_tests.sync.test_forget import MARK, NUMBER, SECRET, WAITING, Lake, _Died, catalog, dying, history, person, somebody
+from unit_tests.lake import messages
+from unit_tests.lake.messages import JsonObject, complete, records, schema_of, state, stream
+from unit_tests.sampling import sample
+from unit_tests.sync.forgetful_lake import (
+    MARK,
+    NUMBER,
+    SECRET,
+    WAITING,
+    ForgetfulLake,
+    catalog,
+    dying_everywhere,
+    history,
+    person,
+    somebody,
+)
 
 
-@dataclass
-class ForgetfulLake(Lake):
-    def chain(self) -> Chain:
-        factory = self.factory()
-        (found,) = factory.find().tables
-        return factory.read_chain(found)
+def events(lake: ForgetfulLake, kind: type[Any]) -> list[Any]:
+    return [block.event for block, _ in lake.own_chain().all_blocks() if isinstance(block.event, kind)]
 
-    def events(self, kind: type[Any]) -> list[Any]:
-        return [block.event for block, _ in self.chain().all_blocks() if isinstance(block.event, kind)]
 
-    def send(self, of: Catalog, *parts: Iterable[dict[str, Any]], complete: bool = True) -> None:
-        """Sync parts with a STATE after each."""
-        self.syncs += 1
-        messages = []
-        for number, part in enumerate(parts):
-            messages += [line({"type": "RECORD", "record": {"stream": "users", "emitted_at": self.syncs, "data": one}}) for one in part]
-            messages.append(state(100 * self.syncs + number))
-        self.sync(of, [*messages, status("COMPLETE") if complete else b"{\n"])
+def send(lake: ForgetfulLake, of: JsonObject, *parts: Iterable[Mapping[str, Any]], ends: bool = True) -> None:
+    """Sync parts with a STATE after each."""
+    lake.syncs += 1
+    lines = [line for number, part in enumerate(parts) for line in (records(part, emitted_at=lake.syncs), state(100 * lake.syncs + number))]
+    lake.sync(of, [*lines, complete() if ends else b"{\n"])
 
 
 @pytest.fixture
@@ -44,85 +45,84 @@ def lake(s3_settings: Any, tmp_path: Any) -> ForgetfulLake:
     return ForgetfulLake(s3_settings, tmp_path)
 
 
-def refreshed(mode: str, generation: int) -> Catalog:
-    of = catalog(mode)
-    return replace(of, streams=tuple(replace(one, generation_id=generation, minimum_generation_id=generation) for one in of.streams))
+def refreshed(mode: str, generation: int) -> JsonObject:
+    return catalog(mode, generation=generation, minimum=generation)
 
 
 @pytest.mark.parametrize("mode", ["append", "append_dedup"])
 def test_no_byte_of_a_key_comes_back(lake: ForgetfulLake, mode: str) -> None:
-    lake.versioned()
+    lake.keep_versions()
     history(lake, mode)
     record = lake.forget({"id": NUMBER}, forever=True)
     assert record["keysForever"] == 1
     assert lake.holding() == []
-    before = len(lake.rows())
+    before = len(lake.rows_of())
 
     lake.states.clear()
-    lake.send(catalog(mode), [person(7), somebody(60), {**person(8), "id": f"{NUMBER}"}], [person(9)], [somebody(61)])
+    send(lake, catalog(mode), [person(7), somebody(60), {**person(8), "id": f"{NUMBER}"}], [person(9)], [somebody(61)])
     assert [count for _, count in lake.acknowledged()] == [3, 1, 1]
-    assert [event.records_barred for event in lake.events(AddData)][-1] == 3
-    lake.send(catalog(mode), [person(10)])
+    assert [event.records_barred for event in events(lake, AddData)][-1] == 3
+    send(lake, catalog(mode), [person(10)])
     assert len(lake.states) == 4
-    assert [event.records_barred for event in lake.events(Close)][-1] == 1
-    contents = lake.chain().head.contents
+    assert [event.records_barred for event in events(lake, Close)][-1] == 1
+    contents = lake.own_chain().head.contents
     assert contents.records_barred == 4
     assert lake.holding() == []
-    lake.verify()
+    lake.check()
 
     lake.options = {}
-    lake.send(catalog(mode), [person(11), somebody(62)])
-    assert len(lake.rows()) == before + 3
-    lake.send(refreshed(mode, 2), [person(12), somebody(1)], [person(13)])
-    assert [row["id"] for row in lake.rows()] == [1]
-    assert lake.chain().head.contents.records_barred == 7
+    send(lake, catalog(mode), [person(11), somebody(62)])
+    assert len(lake.rows_of()) == before + 3
+    send(lake, refreshed(mode, 2), [person(12), somebody(1)], [person(13)])
+    assert [row["id"] for row in lake.rows_of()] == [1]
+    assert lake.own_chain().head.contents.records_barred == 7
     lake.rebuild()
-    assert [row["id"] for row in lake.rows()] == [1]
+    assert [row["id"] for row in lake.rows_of()] == [1]
     assert lake.holding() == []
-    lake.verify()
+    lake.check()
 
 
 def test_a_refresh_of_which_nothing_lands_leaves_an_empty_table(lake: ForgetfulLake) -> None:
     lake.go("append_dedup", [person(1), somebody(1)])
     lake.forget({"id": NUMBER}, forever=True)
-    lake.send(refreshed("append_dedup", 2), [person(2)], [person(3)])
-    assert lake.rows() == []
-    lake.verify()
-    lake.send(refreshed("append_dedup", 2), [somebody(4)])
-    assert [row["id"] for row in lake.rows()] == [4]
+    send(lake, refreshed("append_dedup", 2), [person(2)], [person(3)])
+    assert lake.rows_of() == []
+    lake.check()
+    send(lake, refreshed("append_dedup", 2), [somebody(4)])
+    assert [row["id"] for row in lake.rows_of()] == [4]
 
 
 def test_the_keys_of_rows_that_are_found_stay_out_too(lake: ForgetfulLake) -> None:
     lake.go("append_dedup", [person(1), somebody(1)])
     lake.forget({"mail": f"{MARK}1@example.org"}, forever=True)
     lake.go("append_dedup", [{"id": NUMBER, "mail": "other"}, {"id": 7, "mail": f"{MARK}1@example.org"}, somebody(2)])
-    assert [row["id"] for row in lake.rows()] == [1, 2]
+    assert [row["id"] for row in lake.rows_of()] == [1, 2]
     assert lake.holding() == []
 
 
 def test_keys_add_up_under_one_salt_and_no_block_has_them(lake: ForgetfulLake) -> None:
     lake.go("append_dedup", [person(1), somebody(1), somebody(2)])
     lake.forget({"id": 1}, {"id": 2, "mail": "2@1"}, forever=True)
-    before = lake.chain().head.sequence_number
+    before = lake.own_chain().head.sequence_number
     assert lake.forget({"id": 1}, forever=True)["keysForever"] == 1
-    assert lake.chain().head.sequence_number == before
+    assert lake.own_chain().head.sequence_number == before
     lake.forget({"id": NUMBER}, forever=True)
-    first, last = lake.events(BarKeys)
+    first, last = events(lake, BarKeys)
     assert first.salt == last.salt
     assert {one.fields: len(one.digests) for one in first.keys} == {("id",): 2, ("id", "mail"): 1}
     assert {one.fields: len(one.digests) for one in last.keys} == {("id",): 3, ("id", "mail"): 1}
     lake.go("append_dedup", [person(2), somebody(1), somebody(2), somebody(3)])
-    assert [row["id"] for row in lake.rows()] == [3]
+    assert [row["id"] for row in lake.rows_of()] == [3]
     assert lake.holding() == []
 
 
 def test_a_table_without_the_rows_keeps_the_key(lake: ForgetfulLake) -> None:
     lake.go("append", [somebody(1)])
     assert lake.forget({"id": NUMBER}, dry_run=True, forever=True) == {}
-    assert lake.chain().head.barred is None
+    assert lake.own_chain().head.barred is None
     lake.forget({"id": NUMBER}, forever=True)
     lake.go("append", [person(1), somebody(2)])
-    assert [row["id"] for row in lake.rows()] == [1, 2]
+    assert [row["id"] for row in lake.rows_of()] == [1, 2]
 
 
 def test_a_column_of_another_type_and_a_hashed_one_have_the_same_keys(lake: ForgetfulLake) -> None:
@@ -136,17 +136,16 @@ def test_a_column_of_another_type_and_a_hashed_one_have_the_same_keys(lake: Forg
         [person(2), somebody(3), {"id": "four", "mail": f"{MARK}@example.org"}, {"id": f"{NUMBER}"}],
         properties={"id": {"type": "string"}},
     )
-    assert sorted(str(row["id"]) for row in lake.rows()) == ["1", "2", "3"]
+    assert sorted(str(row["id"]) for row in lake.rows_of()) == ["1", "2", "3"]
     assert lake.holding() == []
 
 
 def test_a_field_that_is_not_declared_any_more_still_bars(lake: ForgetfulLake) -> None:
     lake.go("append", [person(1), somebody(1)])
     lake.forget({"id": NUMBER}, {"mail": f"{MARK}1@example.org"}, forever=True)
-    of = refreshed("append", 2)
-    schema = {"type": "object", "properties": {"id": {"type": "integer"}}}
-    lake.send(replace(of, streams=tuple(replace(one, json_schema=schema) for one in of.streams)), [{**person(1), "id": 2}, somebody(3)])
-    assert [row["id"] for row in lake.rows()] == [3]
+    only_id = stream(schema=schema_of({"id": {"type": "integer"}}), generation=2, minimum_generation=2, sync_id=2)
+    send(lake, messages.catalog(only_id), [{**person(1), "id": 2}, somebody(3)])
+    assert [row["id"] for row in lake.rows_of()] == [3]
     assert lake.holding() == []
 
 
@@ -158,8 +157,8 @@ def test_keys_stay_out_of_tables_in_other_formats(lake: ForgetfulLake, mode: str
     lake.go(mode, [somebody(1)])
     lake.forget({"id": NUMBER}, {"mail": f"{MARK}@example.org"}, forever=True)
     lake.go(mode, [person(2), somebody(2), {"id": 9, "mail": f"{MARK}@example.org"}])
-    assert sorted(json.loads(row["_airbyte_data"])["id"] for row in lake.rows(FileKind.RAW)) == [1, 2]
-    assert lake.chain().head.contents.records_barred == 2
+    assert sorted(json.loads(row["_airbyte_data"])["id"] for row in lake.rows_of(FileKind.RAW)) == [1, 2]
+    assert lake.own_chain().head.contents.records_barred == 2
     assert lake.holding() == []
 
 
@@ -179,48 +178,45 @@ def test_records_that_come_again_after_a_sync_died_land_once(lake: ForgetfulLake
     lake.limits = replace(lake.limits, batch_bytes=1)
     parts = [[somebody(1), person(1)], [person(2)], [somebody(2)], [person(3), person(4)], [somebody(3), person(5)]]
     with pytest.raises(SyncError):
-        lake.send(catalog(mode), *parts, complete=False)
-    committed = lake.chain().head.contents.records_barred
+        send(lake, catalog(mode), *parts, ends=False)
+    committed = lake.own_chain().head.contents.records_barred
     lake.limits = replace(lake.limits, batch_bytes=2**30)
     lake.syncs -= 1
-    lake.send(catalog(mode), *parts)
-    assert [row["id"] for row in lake.rows()] == [0, 1, 2, 3]
-    assert lake.chain().head.contents.landed == 4
-    assert lake.chain().head.contents.records_barred >= committed
+    send(lake, catalog(mode), *parts)
+    assert [row["id"] for row in lake.rows_of()] == [0, 1, 2, 3]
+    assert lake.own_chain().head.contents.landed == 4
+    assert lake.own_chain().head.contents.records_barred >= committed
     assert lake.holding() == []
-    lake.verify()
+    lake.check()
 
 
-@pytest.mark.parametrize("start", one_of(range(9)))
-def test_a_command_that_dies_anywhere_keeps_the_key_when_it_is_run_again(
-    start: int, lake: ForgetfulLake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lake.versioned()
+@pytest.mark.parametrize("start", sample(range(9), 1))
+def test_a_command_that_dies_anywhere_keeps_the_key_when_it_is_run_again(start: int, lake: ForgetfulLake) -> None:
+    lake.keep_versions()
     lake.options = {"tables": WAITING}
     lake.go("append_dedup", [person(1), somebody(1)])
     lake.go("append_dedup", [person(2), somebody(2)])
-    at = start
-    while True:
-        with dying(monkeypatch, at):
-            try:
-                lake.forget({"mail": f"{MARK}2@example.org"}, forever=True)
-                break
-            except _Died:
-                at += 9
+
+    def forever() -> None:
+        lake.forget({"mail": f"{MARK}2@example.org"}, forever=True)
+
+    def source_still_has_it(at: int) -> None:
         if at % 2:
             lake.go("append_dedup", [{"id": NUMBER, "mail": "other"}, somebody(3)])
-    lake.forget({"mail": f"{MARK}2@example.org"}, forever=True)
+
+    dying_everywhere(lake, start, 9, forever, source_still_has_it)
+    forever()
     lake.options = {}
     lake.go("append_dedup", [{"id": NUMBER, "mail": "other"}, person(2), somebody(4)])
-    assert {row["id"] for row in lake.rows()} <= {1, 2, 3, 4}
+    assert {row["id"] for row in lake.rows_of()} <= {1, 2, 3, 4}
     assert lake.holding() == []
-    assert len(lake.events(BarKeys)) == 1
-    lake.verify()
+    assert len(events(lake, BarKeys)) == 1
+    lake.check()
 
 
 def test_nothing_of_a_key_is_in_its_digests(lake: ForgetfulLake) -> None:
     lake.go("append", [somebody(1)])
     lake.forget({"id": NUMBER}, forever=True)
-    (event,) = lake.events(BarKeys)
+    (event,) = events(lake, BarKeys)
     assert len(bytes.fromhex(event.salt)) == 32
     assert str(NUMBER) not in json.dumps([event.salt, *(one.digests for one in event.keys)])

@@ -9,8 +9,8 @@ import pytest
 
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.storage.settings import S3Settings
-from unit_tests.examples import one_of, quick_first
-from unit_tests.sync.test_forget import MARK, NUMBER, WAITING, Lake, dying_everywhere, person, somebody
+from unit_tests.sampling import sample
+from unit_tests.sync.forgetful_lake import MARK, NUMBER, WAITING, ForgetfulLake, forgotten_wherever_it_dies, person, somebody
 from unit_tests.tables.publishers.delta_readers import DeltaReaders
 
 WANTED = [{"mail": f"{MARK}1@example.org"}, {"id": NUMBER}]
@@ -18,21 +18,21 @@ HISTORY = {"history": [{"stream": "*"}]}
 
 
 @pytest.fixture
-def lake(s3_settings: S3Settings, tmp_path: Path) -> Lake:
-    lake = Lake(s3_settings, tmp_path, options={"tables": HISTORY})
-    lake.versioned()
+def lake(s3_settings: S3Settings, tmp_path: Path) -> ForgetfulLake:
+    lake = ForgetfulLake(s3_settings, tmp_path, options={"tables": HISTORY})
+    lake.keep_versions()
     return lake
 
 
-def versions(lake: Lake) -> list[dict[str, Any]]:
-    return sorted((row for kind in (FileKind.CURRENT, FileKind.CLOSED) for row in lake.rows(kind)), key=repr)
+def versions(lake: ForgetfulLake) -> list[dict[str, Any]]:
+    return sorted((row for kind in (FileKind.CURRENT, FileKind.CLOSED) for row in lake.rows_of(kind)), key=repr)
 
 
 def of_others(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [row for row in rows if MARK not in repr(row)]
 
 
-def lives(lake: Lake, *, key: tuple[str, ...] = ("id",)) -> None:
+def lives(lake: ForgetfulLake, *, key: tuple[str, ...] = ("id",)) -> None:
     """Syncs after which versions of the person are valid, have ended, and wait."""
     lake.go("append_dedup", [*(somebody(number) for number in range(20)), person(1)], key=key)
     lake.go("append_dedup", [person(2), somebody(3, 2)], key=key)
@@ -43,8 +43,8 @@ def lives(lake: Lake, *, key: tuple[str, ...] = ("id",)) -> None:
 
 
 @pytest.mark.parametrize("raw", [True, False], ids=["raw", "no raw"])
-@pytest.mark.parametrize("wanted", quick_first(WANTED))
-def test_no_version_of_a_forgotten_person_stays(lake: Lake, raw: bool, wanted: dict[str, Any]) -> None:
+@pytest.mark.parametrize("wanted", WANTED)
+def test_no_version_of_a_forgotten_person_stays(lake: ForgetfulLake, raw: bool, wanted: dict[str, Any]) -> None:
     lake.options = {"tables": {**HISTORY, "raw_tables": raw}, "publish": {"delta": raw}}
     lives(lake)
     before = versions(lake)
@@ -52,24 +52,24 @@ def test_no_version_of_a_forgotten_person_stays(lake: Lake, raw: bool, wanted: d
     assert lake.holding() == []
     assert versions(lake) == of_others(before)
     assert (record["rows"]["valid versions"], record["rows"]["ended versions"]) == (1, 2)
-    lake.verify()
+    lake.check()
     if raw:
-        shown = DeltaReaders.on_s3(lake.settings, "lake/airbyte_history/users/").table().to_pyarrow_table()
+        shown = DeltaReaders.of_copy(lake.settings, "lake/airbyte_history/users/", lake.directory).table().to_pyarrow_table()
         assert sorted(shown["_airbyte_raw_id"].to_pylist()) == sorted(row["_airbyte_raw_id"] for row in versions(lake))
 
     lake.options = {"tables": {**HISTORY, "raw_tables": raw}, "publish": {"delta": raw}}
     lake.go("append_dedup", [somebody(3, 3), somebody(7, 2)])
-    assert {(row["id"], row["mail"]) for row in lake.rows(FileKind.CLOSED)} >= {(3, "3@1"), (3, "3@2"), (5, "5@1"), (7, "7@1")}
+    assert {(row["id"], row["mail"]) for row in lake.rows_of(FileKind.CLOSED)} >= {(3, "3@1"), (3, "3@2"), (5, "5@1"), (7, "7@1")}
     assert lake.holding() == []
-    lake.verify()
+    lake.check()
     if raw:
         lake.rebuild()
-        lake.verify()
+        lake.check()
 
 
-@pytest.mark.parametrize("wanted", quick_first(WANTED))
+@pytest.mark.parametrize("wanted", WANTED)
 @pytest.mark.parametrize("key", ["id", "login"])
-def test_histories_of_other_keys_or_types_lose_the_versions(lake: Lake, wanted: dict[str, Any], key: str) -> None:
+def test_histories_of_other_keys_or_types_lose_the_versions(lake: ForgetfulLake, wanted: dict[str, Any], key: str) -> None:
     lake.options = {"tables": {**HISTORY, "raw_tables": False}}
     login = {"login": {"type": "string"}}
 
@@ -80,31 +80,31 @@ def test_histories_of_other_keys_or_types_lose_the_versions(lake: Lake, wanted: 
     go("price", somebody(2, 2), person(2))
     go(key, somebody(2, 3), person(3))
     go(key, somebody(2, 4), person(4))
-    before, files = versions(lake), lake.live().of(FileKind.CURRENT, FileKind.CLOSED)
+    before, files = versions(lake), lake.live(FileKind.CURRENT, FileKind.CLOSED)
     assert {file.history for file in files} == {1, 2}
     lake.forget(wanted)
     assert lake.holding() == []
     assert versions(lake) == of_others(before)
-    lake.verify()
+    lake.check()
     go(key, somebody(2, 5))
-    lake.verify()
+    lake.check()
 
 
-def test_no_bound_of_a_history_of_another_key_names_a_forgotten_person(lake: Lake) -> None:
+def test_no_bound_of_a_history_of_another_key_names_a_forgotten_person(lake: ForgetfulLake) -> None:
     """The footer of a sorted file has its first and last key, and bounds of long texts."""
     lake.options = {"tables": {**HISTORY, "raw_tables": False}, "publish": {"delta": True}}
     long = MARK + "x" * 5_000
     lake.go("append_dedup", [somebody(1), somebody(2), person(1, mail=long)], key=("mail",))
     lake.go("append_dedup", [somebody(2, 2), person(2)])
-    assert {file.history for file in lake.live().of(FileKind.CURRENT, FileKind.CLOSED)} == {1, 2}
+    assert {file.history for file in lake.live(FileKind.CURRENT, FileKind.CLOSED)} == {1, 2}
     lake.forget({"id": NUMBER})
     assert lake.holding() == []
-    lake.verify()
+    lake.check()
 
 
-@pytest.mark.parametrize("start", one_of(range(7)))
-def test_a_command_that_dies_anywhere_ends_when_it_is_run_again(start: int, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("start", sample(range(7), 1))
+def test_a_command_that_dies_anywhere_ends_when_it_is_run_again(start: int, lake: ForgetfulLake) -> None:
     lives(lake)
     before = versions(lake)
-    dying_everywhere(lake, monkeypatch, start)
+    forgotten_wherever_it_dies(lake, start)
     assert versions(lake) == of_others(before)
