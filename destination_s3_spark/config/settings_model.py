@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, SecretStr, model_validator
 from pydantic_core import CoreSchema, core_schema
 
 from destination_s3_spark.wording import nearest_name
@@ -48,6 +48,14 @@ class Settings(BaseModel):
 
     blank_is_a_value: ClassVar[frozenset[str]] = frozenset()
     """Fields in which blank text has its own meaning."""
+
+    def secrets(self) -> Iterator[str]:
+        """Yield the secrets of this part and of those inside it."""
+        for _, value in self:
+            if isinstance(value, SecretStr):
+                yield value.get_secret_value()
+            elif isinstance(value, Settings):
+                yield from value.secrets()
 
     @model_validator(mode="before")
     @classmethod

@@ -101,7 +101,10 @@ def _unusable(text: str) -> SyncError:
             f"there in spark.conf as {PYTHON}."
         )
     if "Cannot run program" in cause:
-        return ConfigError(f"Executors of the Spark cluster cannot start Python: {cause}. Name one in spark.conf as {PYTHON}.")
+        return ConfigError(
+            f"Executors of the Spark cluster cannot start Python as {PYTHON} in spark.conf names it, or by the name of this connector's if "
+            "nothing does. Name one there that they have."
+        )
     if found:
         return ConfigError(f"Executors of the Spark cluster cannot run a first task: {cause}. Their logs in Spark's web page say more.")
     return TransientError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -81,12 +82,17 @@ def symptom(error: BaseException | None, jvm: Jvm | None, *, kernel_killed: bool
     )
 
 
-def start_failure(seen: Symptom) -> SyncError:
-    """Return the error for a session that did not start. No records were involved, so the message may quote everything."""
+def start_failure(seen: Symptom, conf: Mapping[str, str]) -> SyncError:
+    """Return the error for a session with these properties of the user that did not start.
+
+    No records were involved, so the message may quote Spark, unless that speaks about a property: then it names the key alone.
+    """
     if seen.want_of_memory:
         return TransientError("Spark did not start for lack of memory. Give the container more (4 GiB is advised) and try again.")
     if seen.no_master:
         return TransientError(_NO_MASTER)
+    if key := _refused_property(seen, conf):
+        return ConfigError(f"Spark did not start: it does not take the value of {key} in spark.conf. Correct it, or remove it.")
     what = f"Spark did not start: {seen.words.rstrip('.')}"
     if seen.want_of_threads:
         return TransientError(f"{what}. {_LIMIT}")
@@ -95,6 +101,19 @@ def start_failure(seen: Symptom) -> SyncError:
             f"{what}. Its last words: {seen.last_words}. `destination-s3-spark doctor` tries Java and Spark by themselves."
         )
     return (ConfigError if NO_RETRY.search(seen.spark_said) else TransientError)(f"{what}. {_LOOK}.")
+
+
+def _refused_property(seen: Symptom, conf: Mapping[str, str]) -> str | None:
+    """Return the key of the property that Spark names, or whose value it does not take; None if it speaks about none."""
+    said = f"{seen.spark_said}\n{seen.last_words}"
+    named = [key for key in conf if _is_in(key, said)]
+    if not named and NO_RETRY.search(said):
+        named = [key for key, value in conf.items() if value and _is_in(value, said)]
+    return max(named, key=lambda key: len(conf[key]), default=None)
+
+
+def _is_in(word: str, text: str) -> bool:
+    return re.search(rf"(?<![\w.-]){re.escape(word)}(?![\w-]|\.\w)", text) is not None
 
 
 def job_failure(seen: Symptom, attempts: int, *, on_cluster: bool) -> TransientError:

@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
@@ -48,10 +48,18 @@ _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 class Jvm:
     """A JVM that is being launched with this Spark configuration. It writes its connection data below `directory`.
 
-    `arguments` are further arguments for spark-submit, `environment` further variables than every JVM gets.
+    `arguments` are further arguments for spark-submit, `environment` further variables than every JVM gets,
+    and `masked` masks secrets in what it writes.
     """
 
-    def __init__(self, conf: Mapping[str, Any], arguments: Sequence[str], directory: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        conf: Mapping[str, Any],
+        arguments: Sequence[str],
+        directory: Path,
+        environment: Mapping[str, str],
+        masked: Callable[[str], str] = str,
+    ) -> None:
         self._connection = Path(tempfile.mkdtemp(dir=directory)) / "connection"  # it will contain a secret
         options = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
         self.process = subprocess.Popen(  # noqa: S603 (Spark's own script)
@@ -63,7 +71,7 @@ class Jvm:
             preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_IGN),  # noqa: PLW1509 (like pyspark: Ctrl-C is for the driver)
         )
         assert self.process.stdout is not None  # noqa: S101 (it is a pipe)
-        self.output = JvmOutput(self.process.stdout)
+        self.output = JvmOutput(self.process.stdout, masked)
 
     def gateway(self) -> Any:
         """Wait for the JVM and return py4j's gateway to it. From then on its output is passed on. Raises OSError if it fails."""
@@ -112,13 +120,16 @@ def spark_home() -> Path:
 
 
 class JvmOutput:
-    """Reader of the output. Until `follow`, it waits in the pipe: a process that is to be forked must not have threads.
+    """Reader of the output, in which it masks secrets.
+
+    Until `follow`, the output waits in the pipe: a process that is to be forked must not have threads.
 
     One thread may follow the output while another one, which stops the sync, finishes it.
     """
 
-    def __init__(self, pipe: IO[bytes]) -> None:
+    def __init__(self, pipe: IO[bytes], masked: Callable[[str], str] = str) -> None:
         self._pipe = pipe
+        self._masked = masked
         self._last: deque[str] = deque(maxlen=LINES_KEPT)
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
@@ -149,9 +160,11 @@ class JvmOutput:
             for line in self._pipe:
                 if line.strip() in NOISE:
                     continue
-                self._last.append(line.decode(errors="replace").rstrip())
+                text = self._masked(line.decode(errors="surrogateescape"))
+                passed = text.encode(errors="surrogateescape")
+                self._last.append(passed.decode(errors="replace").rstrip())
                 with suppress(OSError):  # stderr may be closed, and the JVM must not wait for it
-                    os.write(STDERR, line)
+                    os.write(STDERR, passed)
 
 
 def quoted(lines: tuple[str, ...]) -> str:

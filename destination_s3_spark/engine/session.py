@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,7 @@ from destination_s3_spark.engine.variables import chosen, of_workers
 from destination_s3_spark.engine.waiting import ended_without_hope
 from destination_s3_spark.errors import ConfigError, SyncError
 from destination_s3_spark.kernel import SWITCH, kernel_library
+from destination_s3_spark.protocol.secrets import SecretFilter, secrets_of_environment
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -60,6 +61,8 @@ class SparkSettings:
     java_options: tuple[str, ...] = ()
     """Options for the JVM, in addition to the connector's."""
     progress_every_s: float = 2.0
+    secrets: frozenset[str] = field(default=frozenset(), repr=False)
+    """Secrets of the configuration, for what Spark's processes write."""
 
 
 def local_cores(master: str) -> int:
@@ -96,6 +99,8 @@ class DriverSession:
         self._starting = threading.Lock()
         self._template: Path | None = None
         self._oom_kills_before = oom_kills()
+        self._masks = SecretFilter()
+        self._masks.add((*settings.secrets, *secrets_of_environment(os.environ)))
 
     @property
     def starting(self) -> bool:
@@ -145,7 +150,7 @@ class DriverSession:
                 raise self._failure
             if self.manager is not None and self._failure is None:
                 raise no_executors(self.manager)
-            raise start_failure(self.symptom(self._failure)) from self._failure
+            raise start_failure(self.symptom(self._failure), self.settings.conf) from self._failure
         return self._context
 
     def stop(self) -> None:
@@ -220,7 +225,8 @@ class DriverSession:
         _prepare_environment(self.settings.cluster)
         # The session takes sensitive options from its own configuration, because a command line would expose them.
         shown = {key: value for key, value in self._conf().items() if not is_sensitive(key)}
-        return Jvm(shown, arguments, self.settings.local_dir, {} if self.manager is None else self.manager.environment())
+        environment = {} if self.manager is None else self.manager.environment()
+        return Jvm(shown, arguments, self.settings.local_dir, environment, self._masks.masked)
 
     def _conf(self) -> dict[str, Any]:
         """Return the whole configuration. Raises ConfigError if Spark or Hadoop would change a value of it.

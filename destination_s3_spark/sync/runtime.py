@@ -138,6 +138,7 @@ def spark_settings(config: Config, scratch: Path, start_limit_s: float = CLUSTER
         spark.conf,
         None if is_local(spark.master) else _cluster(config, start_limit_s),
         class_data.java_options(),
+        secrets=frozenset(config.secrets()),
     )
 
 

@@ -75,7 +75,10 @@ def test_one_executor_that_cannot_work_is_enough_for_an_error() -> None:
     [
         (Environment("3.9", environment().packages), r"They need Python .* \(it has 3\.9\).*spark\.pyspark\.python"),
         (Environment(environment().python, {}), r"They need boto3 .* \(it has none\), msgspec .*spark\.pyspark\.python"),
-        (spark_error('java.io.IOException: Cannot run program "python9": error=2'), r"cannot start Python: .*python9.*spark\.pyspark"),
+        (
+            spark_error('java.io.IOException: Cannot run program "python9": error=2'),
+            r"cannot start Python as spark\.pyspark\.python in spark\.conf names it",
+        ),
         (spark_error("PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker"), "another Python than this connector"),
         (spark_error("ModuleNotFoundError: No module named 'pyspark'"), r"first task: ModuleNotFoundError: No module named 'pyspark'\."),
     ],

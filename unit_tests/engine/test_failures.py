@@ -61,7 +61,7 @@ def test_the_last_words_of_a_jvm_are_quoted_and_memory_is_named_only_if_it_ran_o
     code: int, said: str, words: str, *, memory: bool
 ) -> None:
     seen = symptom(LOST, ended(code, said), kernel_killed=False)
-    for failure in (start_failure(seen), job_failure(seen, 3, on_cluster=False)):
+    for failure in (start_failure(seen, {}), job_failure(seen, 3, on_cluster=False)):
         assert words in failure.message
         assert ("lack of memory" in failure.message) == memory
         assert "checkAbsolute" not in failure.message
@@ -91,10 +91,40 @@ QUEUE = (
     ],
 )
 def test_the_innermost_cause_is_said_and_is_the_users_where_a_retry_meets_it_again(said: str, kind: type[Exception], words: str) -> None:
-    failure = start_failure(Symptom(innermost(said), said, None, "", want_of_memory=False, want_of_threads=False, no_master=False))
+    failure = start_failure(Symptom(innermost(said), said, None, "", want_of_memory=False, want_of_threads=False, no_master=False), {})
 
     assert type(failure) is kind
     assert words in failure.message
+
+
+SECRET = "THE-SECRET-VALUE"
+
+
+@each(
+    ("said", "key"),
+    [
+        (f": org.apache.spark.SparkException: The value '{SECRET}' in the config \"spark.task.cpus\" is invalid.\n", "spark.task.cpus"),
+        (f": java.lang.IllegalArgumentException: spark.memory.fraction should be a number, but was {SECRET}\n", "spark.memory.fraction"),
+        (f": java.lang.NumberFormatException: Failed to parse byte string: {SECRET}\n", "spark.task.cpus"),
+        (f": java.lang.IllegalArgumentException: spark.memory.fraction.x {SECRET}\n", "spark.task.cpus"),
+    ],
+)
+def test_of_what_spark_says_about_a_property_the_key_alone_is_repeated(said: str, key: str) -> None:
+    conf = {"spark.memory.fraction": "0.5", "spark.task.cpus": SECRET}
+    of_context = Symptom(innermost(said), said, None, "", want_of_memory=False, want_of_threads=False, no_master=False)
+    of_launch = symptom(LOST, ended(1, said), kernel_killed=False)
+    for seen in (of_context, of_launch):
+        failure = start_failure(seen, conf)
+        assert type(failure) is ConfigError
+        assert failure.message == f"Spark did not start: it does not take the value of {key} in spark.conf. Correct it, or remove it."
+
+
+def test_a_secret_is_masked_in_what_the_jvm_says(capfd: pytest.CaptureFixture[str]) -> None:
+    output = JvmOutput(io.BytesIO(f"before {SECRET}\n".encode() + b"\xff after\n"), lambda text: text.replace(SECRET, "****"))
+    output.follow()
+    output.finish(10)
+    assert capfd.readouterr().err.encode(errors="surrogateescape").startswith(b"before ****\n")
+    assert output.last_lines[0] == "before ****"
 
 
 def test_what_the_jvm_says_is_passed_on_without_the_lines_of_every_start(capfd: pytest.CaptureFixture[str]) -> None:

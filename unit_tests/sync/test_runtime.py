@@ -58,6 +58,16 @@ def test_there_are_as_many_tasks_at_once_as_memory_is_for(
     assert spark_settings(config, tmp_path).cores == (tasks if master.startswith("local") else 0)
 
 
+def test_sparks_processes_show_no_secret_of_the_configuration(tmp_path: Path) -> None:
+    place = {"s3_bucket_name": "lake", "s3_bucket_path": "p", "s3_bucket_region": "", "format": {"format_type": "Parquet"}}
+    keys = {"access_key_id": "the-id", "secret_access_key": "the-key"}
+    iceberg = {"type": "sql", "database_uri": "postgresql+psycopg2://u:p@h/d"}
+    settings = spark_settings(Config.parse({**place, **keys, "publish": {"iceberg": iceberg}}), tmp_path)
+
+    assert settings.secrets == {"the-id", "the-key", iceberg["database_uri"]}
+    assert "the-key" not in repr(settings)
+
+
 @pytest.mark.parametrize("settings", [PLACE, KEYED, BY_ROLE])
 def test_executors_with_credentials_of_their_own_learn_nothing_of_ours(settings: S3Settings) -> None:
     groups = with_credentials([[Task(1, settings)], [Task(2, settings), Task(3, PLACE)]], forward=False)
