@@ -49,10 +49,3 @@ def test_a_small_sync_makes_few_calls_per_table(moto_lake: ProcessLake, proxy: S
     for calls in found.values():
         of_log = Counter(call.action for call in calls if "_delta_log" in call.key)
         assert of_log == {"GetObject": TABLES, "PutObject": TABLES}
-
-
-def test_a_sync_without_records_makes_next_to_no_calls(moto_lake: ProcessLake, proxy: S3Proxy) -> None:
-    names = NAMES["append"]
-    moto_lake.connector(proxy.endpoint).write(catalog(*map(stream, names)), [complete(name) for name in names]).expect_success()
-    assert proxy.counts().keys() <= {"GetObject", "HeadObject", "ListObjects", "ListMultipartUploads"}
-    assert proxy.counts().total() <= 3 * TABLES, proxy.counts()
