@@ -38,7 +38,7 @@ BAD_CONFIGURATIONS: list[tuple[dict[str, Any], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("options", "named"), BAD_CONFIGURATIONS)
+@each(("options", "named"), BAD_CONFIGURATIONS)
 def test_a_configuration_that_cannot_be_used_names_the_option(lake: Lake, options: dict[str, Any], named: list[str]) -> None:
     message = refused(lake, catalog(stream()), **options)
     assert [name for name in named if name not in message] == [], message
@@ -80,14 +80,14 @@ BAD_STREAMS: list[tuple[JsonObject, list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("entry", "named"), BAD_STREAMS)
+@each(("entry", "named"), BAD_STREAMS)
 def test_a_stream_that_cannot_be_written_names_stream_and_option(lake: Lake, entry: JsonObject, named: list[str]) -> None:
     message = refused(lake, catalog(stream("orders"), entry))
     assert [name for name in named if name not in message] == [], message
     assert "orders" not in message
 
 
-@pytest.mark.parametrize("entry", [stream(mode="append_dedup", primary_key=[["id"]]), stream(generation=3, minimum_generation=3)])
+@each("entry", [stream(mode="append_dedup", primary_key=[["id"]]), stream(generation=3, minimum_generation=3)])
 def test_a_table_that_is_to_be_merged_or_replaced_shares_no_folder(lake: Lake, entry: JsonObject) -> None:
     message = refused(lake, catalog(stream("orders"), entry), s3_path_format="all/")
     assert [name for name in ("shop.users", "shop.orders", "s3_path_format") if name not in message] == [], message

@@ -9,6 +9,7 @@ from unittest.mock import patch
 
 import pytest
 
+from unit_tests.cases import each
 from unit_tests.lake.chain_reader import Chain, StreamName
 from unit_tests.lake.contents import USERS
 from unit_tests.lake.lake import Lake
@@ -166,7 +167,7 @@ def test_rows_that_were_appended_as_text_are_deduplicated(history: tuple[list[St
     assert history[1] == [[("1", "a"), ("1", "b"), ("2", "c")], [("1", "b"), ("2", "d")]]
 
 
-@pytest.mark.parametrize("number", range(len(SYNCS)), ids=[f"{number}-{form.value}" for number, form in enumerate(SYNCS)])
+@each("number", range(len(SYNCS)))
 def test_the_rows_are_right_after_each_sync(steps: list[Step], number: int) -> None:
     assert steps[number].found == steps[number].expected
 

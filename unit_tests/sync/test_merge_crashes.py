@@ -10,6 +10,7 @@ from typing import TypeAlias
 import pytest
 
 from destination_s3_spark import tables
+from unit_tests.cases import each
 from unit_tests.lake.deaths import DYING, deaths
 from unit_tests.lake.histories import visible
 from unit_tests.lake.lake import Lake
@@ -156,7 +157,7 @@ def died(make_lake: Callable[[], Lake]) -> dict[str, Death]:
     return found
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
+@each("moment", MOMENTS)
 def test_a_reader_of_the_manifest_or_the_chain_sees_a_whole_table(died: dict[str, Death], moment: str) -> None:
     death = died[moment]
     assert death.manifest == (death.new if moment in LISTED else death.old)
@@ -164,14 +165,14 @@ def test_a_reader_of_the_manifest_or_the_chain_sees_a_whole_table(died: dict[str
     assert death.chain in (death.old, death.new)
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
+@each("moment", MOMENTS)
 def test_a_reader_of_the_folder_sees_committed_rows_only_and_misses_none(died: dict[str, Death], moment: str) -> None:
     death = died[moment]
     assert set(death.folder) <= {*death.old, *death.new}
     assert {1, 2, 3} <= {key for key, _ in death.folder}
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
+@each("moment", MOMENTS)
 def test_repair_finishes_a_merge_that_was_committed_and_takes_back_one_that_was_not(died: dict[str, Death], moment: str) -> None:
     death = died[moment]
     assert death.repaired == dict.fromkeys(("folder", "manifest", "package"), death.new if moment in COMMITTED else death.old)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from unit_tests.cases import each
 from unit_tests.lake.histories import without_nulls
 from unit_tests.lake.lake import Lake
 from unit_tests.lake.messages import JsonObject, catalog
@@ -157,7 +158,7 @@ def test_a_cursor_takes_another_type_in_place_and_goes_on_deciding(tables: dict[
     assert "cursor" in tables["deciding"][0]
 
 
-@pytest.mark.parametrize("name", ["refreshed", "refreshed_cast"])
+@each("name", ["refreshed", "refreshed_cast"])
 def test_rows_of_an_interrupted_refresh_take_the_types_it_goes_on_with(tables: dict[str, list[Row]], name: str) -> None:
     assert data(tables[name]) == [{"id": 2, "price": 2}, {"id": 3}, {"id": 4, "price": 4}]
     assert changes(tables[name]) == {3: NULLED}

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import pytest
 
+from unit_tests.cases import each
 from unit_tests.lake.histories import StreamSync, sync, visible
 from unit_tests.lake.lake import Lake
 
@@ -247,7 +248,7 @@ def as_seen(rows: list[dict[str, int]]) -> Seen:
     return sorted((row["id"], row["round"], row["_airbyte_generation_id"]) for row in rows)
 
 
-@pytest.mark.parametrize("about", HISTORIES)
+@each("about", HISTORIES)
 def test_a_table_goes_through_its_generations(seen: list[dict[str, Seen]], about: str) -> None:
     name = f"case_{list(HISTORIES).index(about)}"
     assert tuple(found.get(name, []) for found in seen) == tuple(map(sorted, HISTORIES[about].seen))

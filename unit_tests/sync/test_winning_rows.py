@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from unit_tests.cases import each
 from unit_tests.lake.histories import visible, without_nulls
 from unit_tests.lake.lake import Lake
 from unit_tests.lake.messages import JsonObject, catalog
@@ -326,7 +327,7 @@ def deduplicated(make_lake: Callable[[], Lake]) -> Deduplicated:
     return found
 
 
-@pytest.mark.parametrize("about", TABLES)
+@each("about", TABLES)
 def test_the_row_that_wins_remains(deduplicated: Deduplicated, about: str) -> None:
     name = f"table_{list(TABLES).index(about)}"
     for number, sync in enumerate(TABLES[about].syncs):
