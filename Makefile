@@ -85,7 +85,7 @@ fuzz: install ## Compare the native and the Python typer over spoilt lines for F
 	@$(BIN)/python -m unit_tests.decoding.fuzz --seconds $(FUZZ_SECONDS) --seed $(or $(TEST_SEED),1)
 
 test-without-kernel: install ## Run the tests of typing and of bad input with all lines typed in Python
-	@DESTINATION_S3_SPARK_KERNEL=off $(BIN)/python -m pytest unit_tests/decoding unit_tests/protocol integration_tests/test_bad_input.py $(PYTEST_ARGS)
+	@DESTINATION_S3_SPARK_KERNEL=off $(BIN)/python -m pytest unit_tests/decoding unit_tests/protocol unit_tests/sync/test_bad_input.py $(PYTEST_ARGS)
 
 check-kernel: ## Lint, formatting and tests of the native kernel, where cargo is to be had
 	@echo "==> cargo fmt --check"
