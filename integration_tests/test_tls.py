@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,9 @@ from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.publishers.iceberg.catalogs import connected
 from integration_tests.lake import ProcessLake
 from integration_tests.tls_front import Authority, Front, authority, tls_front
-from unit_tests.lake.buckets import S3Server
+from unit_tests.cases import each
+from unit_tests.lake.buckets import S3Server, new_bucket
+from unit_tests.lake.lake import Lake
 from unit_tests.lake.messages import catalog
 from unit_tests.lake.shop import complete, state, stream, users
 
@@ -53,6 +56,12 @@ def another(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 def front(moto: S3Server, ours: Authority) -> Iterator[Front]:
     with tls_front(ours.issued, moto.endpoint) as running:
         yield running
+
+
+@pytest.fixture
+def lake(moto: S3Server, tmp_path: Path) -> Lake:
+    """An empty bucket on the server behind the front, for commands that run in this process."""
+    return Lake(new_bucket(moto).settings, tmp_path)
 
 
 def messages() -> list[bytes]:
@@ -94,23 +103,21 @@ def test_a_file_that_the_environment_names_does_as_well(moto_lake: ProcessLake, 
     assert moto_lake.ids() == list(range(10))
 
 
-@pytest.mark.parametrize("given", ["nothing", "another"])
-def test_without_it_nothing_is_sent_and_the_error_names_the_option(
-    moto_lake: ProcessLake, front: Front, another: Authority, given: str
-) -> None:
+@each("given", ["nothing", "another"])
+def test_without_it_nothing_is_sent_and_the_error_names_the_option(lake: Lake, front: Front, another: Authority, given: str) -> None:
     options: dict[str, Any] = {"s3": {"ca_certificate": another.pem}} if given == "another" else {}
-    status = moto_lake.connector(front.url).check(**options).connection_status
+    status = lake.through(replace(lake.settings, endpoint=front.url)).connector().check(**options).connection_status
     assert status["status"] == "FAILED"
     assert "is not trusted. Set s3.ca_certificate" in status["message"]
     assert front.connections == []
 
 
 def test_executors_trust_whom_the_driver_trusts_and_readers_in_python_too(
-    moto_lake: ProcessLake, front: Front, ours: Authority, another: Authority, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, front: Front, ours: Authority, another: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    moto_lake.connector().write(CATALOG, messages()).expect_success()
-    options = moto_lake.connector(front.url).config(s3={"ca_certificate": ours.pem})
-    bundle = moto_lake.directory / "authorities.pem"
+    lake.connector().write(CATALOG, messages()).expect_success()
+    options = lake.through(replace(lake.settings, endpoint=front.url)).raw_config(s3={"ca_certificate": ours.pem})
+    bundle = lake.directory / "authorities.pem"
     for option, environment in ((ours.pem, None), (None, ours.pem), (another.pem, ours.pem)):
         if environment is None:
             monkeypatch.delenv("AWS_CA_BUNDLE", raising=False)
