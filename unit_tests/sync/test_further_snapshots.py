@@ -11,14 +11,10 @@ from typing import Any
 
 import pytest
 
-from destination_s3_spark import tables
-from destination_s3_spark.chain.log import Chain
-from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
-from unit_tests.places import table_of
-from unit_tests.sync.inline_lake import InlineLake, state, status
-from unit_tests.sync.test_forget import Lake as ForgetfulLake
-from unit_tests.sync.test_fresh_reads import config
+from unit_tests.lake.lake import Lake
+from unit_tests.lake.messages import complete, state
+from unit_tests.sync.forgetful_lake import ForgetfulLake
 from unit_tests.sync.versioned_lake import HISTORY, brief, check, history, lines, moment, users
 from unit_tests.tables.reference_merge import Version, softly, surviving
 
@@ -44,42 +40,38 @@ class Row:
         }  # fmt: skip
 
 
-def lake_of(settings: S3Settings, directory: Path, file_format: str = "Parquet", **rules: Any) -> InlineLake:
+def lake_of(settings: S3Settings, directory: Path, file_format: str = "Parquet", **rules: Any) -> Lake:
     more = {"compression_codec": {"codec": "no compression"}} if file_format == "Avro" else {}
-    return InlineLake(settings, directory, format={"format_type": file_format, **more}, options={"tables": rules})
+    return Lake(settings, directory, format={"format_type": file_format, **more}, options={"tables": rules})
 
 
-def sync(lake: InlineLake, number: int, *rows: Row, commits: Sequence[int] = ()) -> None:
+def sync(lake: Lake, number: int, *rows: Row, commits: Sequence[int] = ()) -> None:
     """A sync of the rows, with a STATE after the last one and before those at `commits`."""
     blocks = []
     for place, row in enumerate(rows):
         if place in commits:
             blocks.append(state(number * 1000 + place))
         blocks.append(lines([row.data], moment(row.at)))
-    lake.sync(users(number), [*blocks, state(number * 1000 + 999), status("COMPLETE")])
+    lake.sync(users(number), [*blocks, state(number * 1000 + 999), complete()])
 
 
-def read(lake: InlineLake, *, fresh: bool = False) -> list[dict[str, Any]]:
-    table = tables.read(config(lake), "users", fresh=True) if fresh else tables.read(config(lake), "users")
-    rows = table.to_table().to_pylist()
+def read(lake: Lake, *, fresh: bool = False) -> list[dict[str, Any]]:
+    rows = lake.read(fresh=fresh).to_table().to_pylist()
     found = [json.loads(row["_airbyte_data"]) if "_airbyte_data" in row else row for row in rows]
     assert len({row["id"] for row in found}) == len(found)
     return found
 
 
-def names(lake: InlineLake, *, fresh: bool = False) -> dict[int, str | None]:
+def names(lake: Lake, *, fresh: bool = False) -> dict[int, str | None]:
     return {row["id"]: row["name"] for row in read(lake, fresh=fresh) if row["_ab_cdc_deleted_at"] is None}
 
 
-def snapshots(lake: InlineLake) -> list[int]:
+def snapshots(lake: Lake) -> list[int]:
     """The minutes of the snapshots that the chain records."""
-    chain = Chain(S3Store(lake.settings), table_of("users"))
-    chain.read()
-    assert chain.state is not None
-    return [round((since - moment(0)).total_seconds() / 60) for since in chain.state.contents.snapshots]
+    return [round((since - moment(0)).total_seconds() / 60) for since in lake.own_chain().head.contents.snapshots]
 
 
-def changes_and_another_snapshot(lake: InlineLake) -> None:
+def changes_and_another_snapshot(lake: Lake) -> None:
     sync(lake, 1, *(Row(number, "first", None, 1) for number in range(4)), Row(1, "changed", 101, 2), Row(2, None, 102, 2))
     sync(lake, 2, Row(3, "changed", 103, 5), Row(0, None, 104, 5), Row(4, "new", 105, 6))
     sync(lake, 3, Row(1, "second", None, 9), Row(2, "second", None, 9), Row(3, "second", None, 10), Row(3, "later", 7, 11))
@@ -89,7 +81,6 @@ def changes_and_another_snapshot(lake: InlineLake) -> None:
 EXPECTED = {2: "second", 3: "later", 4: "later"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("deletions", ["hard", "soft"])
 @pytest.mark.parametrize("file_format", FORMATS)
 def test_rows_of_another_snapshot_replace_changes_and_deletions(
@@ -103,7 +94,6 @@ def test_rows_of_another_snapshot_replace_changes_and_deletions(
     assert names(lake) == EXPECTED
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("logged", [False, True], ids=["", "logged"])
 @pytest.mark.parametrize("deletions", ["hard", "soft"])
 def test_runs_that_wait_are_merged_as_they_would_have_been_at_once(
@@ -166,9 +156,9 @@ def test_changes_captured_by_triggers_have_snapshots_without_cursors(s3_settings
     times = ["2026-01-01T00:00:00Z", None]
     for number, time in enumerate(times):
         row = {"id": 1, "name": f"{number}", "_ab_trigger_change_time": time}
-        sent = [lines([row], moment(number)), state(number), status("COMPLETE")]
+        sent = [lines([row], moment(number)), state(number), complete()]
         lake.sync(users(1, columns=columns, cursor="_ab_trigger_change_time"), sent)
-    assert tables.read(config(lake), "users").to_table(["name"]).to_pylist() == [{"name": "1"}]
+    assert lake.read().to_table(["name"]).to_pylist() == [{"name": "1"}]
 
 
 def test_cursors_that_do_not_fit_and_cursors_of_other_sources_begin_no_snapshot(s3_settings: S3Settings, tmp_path: Path) -> None:
@@ -180,8 +170,8 @@ def test_cursors_that_do_not_fit_and_cursors_of_other_sources_begin_no_snapshot(
     rows: list[dict[str, Any]] = [{"id": 1, "name": "first", "updated": 5}, {"id": 1, "name": "again", "updated": None}]
     for number, row in enumerate(rows):
         catalog = users(9, 9 * (number == 0), columns, cursor="updated")
-        lake.sync(catalog, [lines([row], moment(number + 7)), state(number), status("COMPLETE")])
-    found = tables.read(config(lake), "users").to_table(["name"]).to_pylist()
+        lake.sync(catalog, [lines([row], moment(number + 7)), state(number), complete()])
+    found = lake.read().to_table(["name"]).to_pylist()
     assert (found, snapshots(lake)) == ([{"name": "first"}], [])
 
 
@@ -194,7 +184,6 @@ def test_a_block_of_barred_keys_alone_begins_no_snapshot(s3_settings: S3Settings
     assert (names(lake), snapshots(lake)) == ({2: large}, [])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("deletions", ["hard", "soft"])
 def test_any_snapshots_and_changes_make_the_rows_of_the_reference(

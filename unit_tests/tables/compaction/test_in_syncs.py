@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +14,15 @@ import pytest
 
 from destination_s3_spark.chain.events import MergeData
 from destination_s3_spark.chain.files import FileEntry, FileKind
-from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.errors import DataError
-from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
-from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.formats.varints import unsigned
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.compaction import groups
 from destination_s3_spark.tables.compaction.join import joined_in_store
-from destination_s3_spark.tables.factory import TableFactory
 from destination_s3_spark.tables.updates import choice, compacted
-from destination_s3_spark.tables.updates.choice import rebuild_of
-from destination_s3_spark.tables.updates.resources import Resources, TaskResources
-from unit_tests.places import table_of
-from unit_tests.sync.inline_lake import InlineLake, line, state, status
+from unit_tests.lake import messages
+from unit_tests.lake.lake import Lake
+from unit_tests.lake.messages import JsonObject, complete, record, state, stream
 
 CHAIN = "lake/airbyte_internal/_raw__stream_users/chain/"
 SCHEMA = {"type": "object", "properties": {"id": {"type": "integer"}, "name": {"type": "string"}}}
@@ -51,65 +46,48 @@ def _few_files_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def lake(s3_settings: S3Settings, tmp_path: Path) -> InlineLake:
-    return InlineLake(s3_settings, tmp_path, options={"tables": {"compaction": "on"}})
+def lake(s3_settings: S3Settings, tmp_path: Path) -> Lake:
+    return Lake(s3_settings, tmp_path, options={"tables": {"compaction": "on"}})
 
 
-def catalog(mode: str = "append", sync: int = 1, schema: dict[str, Any] | None = None) -> Catalog:
-    entry = {
-        "stream": {"name": "users", "json_schema": schema or SCHEMA, "supported_sync_modes": ["incremental"]},
-        "sync_mode": "incremental",
-        "destination_sync_mode": mode,
-        "primary_key": [["id"]],
-        "cursor_field": [],
-        "generation_id": 1,
-        "minimum_generation_id": 0,
-        "sync_id": sync,
-    }
-    return parse_catalog(json.dumps({"streams": [entry]}).encode())
+def catalog(mode: str = "append", sync: int = 1, schema: dict[str, Any] = SCHEMA) -> JsonObject:
+    return messages.catalog(stream(schema=schema, mode=mode, key="id", sync_id=sync))
 
 
-def messages(ids: Sequence[int]) -> Iterator[bytes]:
+def numbered(ids: Sequence[int]) -> Iterator[bytes]:
+    """A record of each id, and the end."""
     for one in ids:
-        body = {"stream": "users", "emitted_at": 1000 + one, "data": {"id": one, "name": f"user {one}" if one % 3 else 7}}
-        yield line({"type": "RECORD", "record": body})
+        yield record({"id": one, "name": f"user {one}" if one % 3 else 7}, emitted_at=1000 + one)
     yield state(max(ids))
-    yield status("COMPLETE")
+    yield complete()
 
 
-def sync(lake: InlineLake, number: int, mode: str = "append", schema: dict[str, Any] | None = None) -> None:
-    lake.sync(catalog(mode, number, schema), messages([10 * number, 10 * number + 1]))
+def sync(lake: Lake, number: int, mode: str = "append", schema: dict[str, Any] = SCHEMA) -> None:
+    lake.sync(catalog(mode, number, schema), numbered([10 * number, 10 * number + 1]))
 
 
-def chain(lake: InlineLake) -> Chain:
-    found = Chain(S3Store(lake.settings), table_of("users"))
-    found.read()
-    found.catch_up()
-    return found
-
-
-def compactions(lake: InlineLake) -> list[MergeData]:
-    found = chain(lake)
+def compactions(lake: Lake) -> list[MergeData]:
+    found = lake.own_chain()
     events = [block.event for block in found.blocks(range(found.head.sequence_number + 1))]
     return [event for event in events if isinstance(event, MergeData) and not event.data_change]
 
 
-def rows(lake: InlineLake) -> list[dict[str, Any]]:
-    store = S3Store(lake.settings)
-    files = [store.get(file.key) for file in chain(lake).live_files().of(FileKind.FINAL)]
+def rows(lake: Lake) -> list[dict[str, Any]]:
+    """The rows of the table in the order of its files."""
+    files = [lake.store.get(file.key) for file in lake.live(FileKind.FINAL)]
     return [row for file in files for row in pq.read_table(pa.BufferReader(file)).to_pylist()]
 
 
 @pytest.mark.parametrize("format_options", FORMATS, ids=lambda options: options["format_type"])
-def test_small_files_are_joined_in_every_format(format_options: dict[str, Any], lake: InlineLake) -> None:
+def test_small_files_are_joined_in_every_format(format_options: dict[str, Any], lake: Lake) -> None:
     lake.format = format_options
     for number in range(1, FEW_FILES):
         sync(lake, number)
-    before = {file.key: file.rows for file in chain(lake).live_files().files}
+    before = {file.key: file.rows for file in lake.own_chain().live_files().files}
     assert len(before) == 2 * (FEW_FILES - 1)
     assert compactions(lake) == []
     sync(lake, FEW_FILES)
-    live = chain(lake).live_files()
+    live = lake.own_chain().live_files()
     assert [(file.kind, file.rows, file.offset) for file in live.files] == [
         (FileKind.FINAL, 2 * FEW_FILES, 0),
         (FileKind.RAW, 2 * FEW_FILES, 0),
@@ -119,12 +97,12 @@ def test_small_files_are_joined_in_every_format(format_options: dict[str, Any], 
     ]
     (event,) = compactions(lake)
     assert {file.key for file in event.files_removed} > before.keys()
-    store = S3Store(lake.settings)
+    store = lake.store
     stored = {found.key for found in store.list("lake/") if "/chain/" not in found.key and "_symlink" not in found.key}
     assert stored == {file.key for file in live.files}
 
 
-def test_parts_of_other_sizes_are_not_sent_to_a_store_that_refuses_them(lake: InlineLake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_of_other_sizes_are_not_sent_to_a_store_that_refuses_them(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(S3Settings, "equal_parts", True)
     monkeypatch.setattr(compacted, "joined_in_store", None)
     for number in range(1, FEW_FILES + 1):
@@ -133,7 +111,7 @@ def test_parts_of_other_sizes_are_not_sent_to_a_store_that_refuses_them(lake: In
     assert len(rows(lake)) == 2 * FEW_FILES
 
 
-def test_rows_and_their_order_stay(lake: InlineLake) -> None:
+def test_rows_and_their_order_stay(lake: Lake) -> None:
     lake.options = {"tables": {"compaction": "off"}}
     for number in range(1, FEW_FILES + 1):
         sync(lake, number)
@@ -147,68 +125,58 @@ def test_rows_and_their_order_stay(lake: InlineLake) -> None:
     assert [row["id"] for row in rows(lake)] == [10 * number + one for number in range(1, FEW_FILES + 3) for one in (0, 1)]
 
 
-def test_a_manifest_names_the_joined_file(lake: InlineLake) -> None:
+def test_a_manifest_names_the_joined_file(lake: Lake) -> None:
     lake.options = {}
     for number in range(1, FEW_FILES + 1):
         sync(lake, number)
-    manifest = S3Store(lake.settings).get("lake/users/_symlink_format_manifest/manifest").decode().split()
-    live = chain(lake).live_files().of(FileKind.FINAL)
+    manifest = lake.store.get("lake/users/_symlink_format_manifest/manifest").decode().split()
+    live = lake.live(FileKind.FINAL)
     assert manifest == [f"s3://{lake.settings.bucket}/{file.key}" for file in live]
     assert len(manifest) == 1
 
 
 @pytest.mark.parametrize("choice", [{"tables": {"compaction": "off"}}, {"publish": {"symlink": False}}])
-def test_tables_without_publishers_keep_their_files(choice: dict[str, Any], lake: InlineLake) -> None:
+def test_tables_without_publishers_keep_their_files(choice: dict[str, Any], lake: Lake) -> None:
     lake.options = choice
     for number in range(1, FEW_FILES + 3):
         sync(lake, number)
     assert compactions(lake) == []
 
 
-def test_a_table_is_rebuilt_from_joined_raw_files(lake: InlineLake) -> None:
+def test_a_table_is_rebuilt_from_joined_raw_files(lake: Lake) -> None:
     for number in range(1, FEW_FILES + 3):
         sync(lake, number)
     before = rows(lake)
-    factory = TableFactory(lake.config(), S3Store(lake.settings), datetime.now(UTC))
-    (found,) = factory.find().tables
-    table = factory.of_found(found, ()).open()
-    resources = Resources(TaskResources(lake.settings, 2**26), 2, None)
-    update = rebuild_of(table, resources)
-    work = next(update)
-    while True:
-        try:
-            work = update.send([work.function(task) for task in work.tasks])
-        except StopIteration:
-            break
+    lake.rebuild()
     after = rows(lake)
     assert [{**row, "_airbyte_meta": None} for row in after] == [{**row, "_airbyte_meta": None} for row in before]
 
 
-def test_raw_files_of_a_deduplicated_table_are_joined(lake: InlineLake) -> None:
+def test_raw_files_of_a_deduplicated_table_are_joined(lake: Lake) -> None:
     for number in range(1, FEW_FILES + 2):
-        lake.sync(catalog("append_dedup", number), messages([1, number]))
-    live = chain(lake).live_files()
+        lake.sync(catalog("append_dedup", number), numbered([1, number]))
+    live = lake.own_chain().live_files()
     assert [file.rows for file in live.of(FileKind.RAW)] == [2 * FEW_FILES, 2]
     assert sorted(row["id"] for row in rows(lake)) == list(range(1, FEW_FILES + 2))
-    assert sum(file.rows for file in live.of(FileKind.RAW)) == chain(lake).head.contents.landed
+    assert sum(file.rows for file in live.of(FileKind.RAW)) == lake.own_chain().head.contents.landed
 
 
-def test_files_of_another_schema_are_left(lake: InlineLake) -> None:
+def test_files_of_another_schema_are_left(lake: Lake) -> None:
     for number in range(1, 4):
         sync(lake, number)
     wider = {"type": "object", "properties": {**SCHEMA["properties"], "more": {"type": "integer"}}}  # type: ignore[dict-item]
     for number in range(4, FEW_FILES + 4):
         sync(lake, number, schema=wider)
-    live = chain(lake).live_files()
+    live = lake.own_chain().live_files()
     assert [file.rows for file in live.of(FileKind.FINAL)] == [2] * 3 + [2 * FEW_FILES]
     assert len(rows(lake)) == 2 * (FEW_FILES + 3)
 
 
-def test_an_error_of_the_work_leaves_the_files(lake: InlineLake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_of_the_work_leaves_the_files(lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     for number in range(1, FEW_FILES):
         sync(lake, number)
-    gone = chain(lake).live_files().of(FileKind.RAW)[3]
-    store = S3Store(lake.settings)
+    gone = lake.live(FileKind.RAW)[3]
+    store = lake.store
     body = store.get(gone.key)
     store.delete([gone.key])
     sync(lake, FEW_FILES)
@@ -220,27 +188,27 @@ def test_an_error_of_the_work_leaves_the_files(lake: InlineLake, monkeypatch: py
     assert len(compactions(lake)) == 1
 
 
-def test_files_of_the_least_size_of_a_part_are_joined_inside_the_store(lake: InlineLake) -> None:
+def test_files_of_the_least_size_of_a_part_are_joined_inside_the_store(lake: Lake) -> None:
     lake.options = {"tables": {"compaction": "on", "target_file_mb": 30, "raw_tables": False}}
     text = {"type": "object", "properties": {"id": {"type": "integer"}, "name": {"type": "string"}}}
 
     chance = random.Random(7)
     for number in range(1, 4):
-        body = {"stream": "users", "emitted_at": 5, "data": {"id": number, "name": chance.randbytes(2_700_000).hex()}}
-        lake.sync(catalog("append", number, text), [line({"type": "RECORD", "record": body}), state(number), status("COMPLETE")])
+        sent = record({"id": number, "name": chance.randbytes(2_700_000).hex()}, emitted_at=5)
+        lake.sync(catalog("append", number, text), [sent, state(number), complete()])
     (event,) = compactions(lake)
-    (joined,) = chain(lake).live_files().of(FileKind.FINAL)
+    (joined,) = lake.live(FileKind.FINAL)
     assert joined.rows == 3
     assert len(event.files[0].part_etags) == 4
     assert [row["id"] for row in rows(lake)] == [1, 2, 3]
     assert event.files_removed[0].schema_id == joined.schema_id
 
 
-def test_a_delta_log_says_that_no_row_changed(lake: InlineLake) -> None:
+def test_a_delta_log_says_that_no_row_changed(lake: Lake) -> None:
     lake.options = {"publish": {"delta": True}, "tables": {"compaction": "auto"}}
     for number in range(1, FEW_FILES + 1):
         sync(lake, number)
-    store = S3Store(lake.settings)
+    store = lake.store
     commits = sorted(found.key for found in store.list("lake/users/_delta_log/") if found.key.endswith(".json"))
     *earlier, last = [[json.loads(text) for text in store.get(key).splitlines()] for key in commits]
     changes = [next(iter(action.values()))["dataChange"] for action in last if {"add", "remove"} & action.keys()]
@@ -254,32 +222,31 @@ def test_a_delta_log_says_that_no_row_changed(lake: InlineLake) -> None:
     [*(("append", options) for options in FORMATS), ("append_dedup", {"format_type": "Parquet", "compression_codec": "UNCOMPRESSED"})],
     ids=lambda given: given if isinstance(given, str) else given["format_type"],
 )
-def test_a_load_makes_files_of_about_the_target_size(mode: str, format_options: dict[str, Any], lake: InlineLake) -> None:
+def test_a_load_makes_files_of_about_the_target_size(mode: str, format_options: dict[str, Any], lake: Lake) -> None:
     lake.format = format_options
     lake.options = {"tables": {"compaction": "on", "target_file_mb": 1, "raw_tables": False}}
     target = 2**20
     chance = random.Random(7)
-    records = [{"stream": "users", "emitted_at": 5, "data": {"id": one, "name": chance.randbytes(2000).hex()}} for one in range(1500)]
-    lines = [line({"type": "RECORD", "record": body}) for body in records]
-    lake.sync(catalog(mode), [*lines, state(1), status("COMPLETE")])
-    sizes = sorted(file.bytes for file in chain(lake).live_files().of(FileKind.FINAL))
+    lines = [record({"id": one, "name": chance.randbytes(2000).hex()}, emitted_at=5) for one in range(1500)]
+    lake.sync(catalog(mode), [*lines, state(1), complete()])
+    sizes = sorted(file.bytes for file in lake.live(FileKind.FINAL))
     rests = 0 if mode == "append" else 1  # the last file of a range of keys
     assert sum(sizes) > 2 * target
     assert sizes[-1] <= 1.5 * target
     assert sizes[rests] >= target / 2
 
 
-def test_merged_files_reach_the_target_size_if_values_take_less_than_in_memory(lake: InlineLake) -> None:
+def test_merged_files_reach_the_target_size_if_values_take_less_than_in_memory(lake: Lake) -> None:
     lake.format = {"format_type": "Parquet", "compression_codec": "UNCOMPRESSED"}
     lake.options = {"tables": {"target_file_mb": 1, "raw_tables": False}}
     chance = random.Random(7)
     columns = {name: {"type": "string"} for name in ("name", "country")}
     for time in (5, 6):
         rows = [{"id": one, "name": f"{chance.getrandbits(400):x}", "country": "AT" * 100} for one in range(30_000)]
-        lines = [line({"type": "RECORD", "record": {"stream": "users", "emitted_at": time, "data": row}}) for row in rows]
+        lines = [record(row, emitted_at=time) for row in rows]
         declared = catalog("append_dedup", schema={"type": "object", "properties": {"id": {"type": "integer"}, **columns}})
-        lake.sync(declared, [*lines, state(time), status("COMPLETE")])
-    sizes = sorted(file.bytes for file in chain(lake).live_files().of(FileKind.FINAL))
+        lake.sync(declared, [*lines, state(time), complete()])
+    sizes = sorted(file.bytes for file in lake.live(FileKind.FINAL))
     assert sum(sizes) > 3 * 2**20
     assert sizes[-1] <= 1.5 * 2**20
     assert sizes[1] >= 2**19
@@ -291,23 +258,23 @@ DAMAGE = [lambda file: file[:20], lambda file: file[:-30] + b"\x99" * 22 + file[
 @pytest.mark.parametrize("damage", DAMAGE)
 @pytest.mark.parametrize("format_options", FORMATS, ids=lambda options: options["format_type"])
 def test_a_damaged_file_is_not_joined_and_the_sync_goes_on(
-    format_options: dict[str, Any], damage: Any, lake: InlineLake, caplog: pytest.LogCaptureFixture
+    format_options: dict[str, Any], damage: Any, lake: Lake, caplog: pytest.LogCaptureFixture
 ) -> None:
     lake.format = format_options
     for number in range(1, FEW_FILES):
         sync(lake, number)
-    store = S3Store(lake.settings)
-    victim = chain(lake).live_files().of(FileKind.RAW)[3]
+    store = lake.store
+    victim = lake.live(FileKind.RAW)[3]
     store.put(victim.key, damage(store.get(victim.key)))
     sync(lake, FEW_FILES)
     assert compactions(lake) == []
     assert "small files were not joined" in caplog.text
-    assert victim.key in {file.key for file in chain(lake).live_files().files}
+    assert victim.key in {file.key for file in lake.own_chain().live_files().files}
     assert not list(store.list_uploads("lake/"))
 
 
-def test_a_damaged_footer_of_a_large_file_keeps_it_from_being_copied(lake: InlineLake, caplog: pytest.LogCaptureFixture) -> None:
-    store = S3Store(lake.settings)
+def test_a_damaged_footer_of_a_large_file_keeps_it_from_being_copied(lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
+    store = lake.store
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table({"id": pa.array(range(1_000_000))}), sink, use_dictionary=False, compression="none")
     sound = sink.getvalue().to_pybytes()
@@ -318,3 +285,13 @@ def test_a_damaged_footer_of_a_large_file_keeps_it_from_being_copied(lake: Inlin
     with pytest.raises(DataError, match=r"footer of 'lake/1\.parquet' is damaged"):
         joined_in_store((files[0], files[1]), "lake/joined.parquet", store)
     assert not list(store.list_uploads("lake/"))
+
+
+def test_a_footer_of_megabytes_is_left_to_a_task(lake: Lake) -> None:
+    """Such footers would be decoded for minutes."""
+    structs = b"\x29\xfc" + unsigned(20 * 2**20) + bytes(20 * 2**20)
+    content = b"PAR1" + bytes(2**23) + structs + len(structs).to_bytes(4, "little") + b"PAR1"
+    files = [FileEntry(FileKind.FINAL, f"lake/{number}.parquet", 1, len(content), offset=number) for number in range(2)]
+    for file in files:
+        lake.store.put(file.key, content)
+    assert joined_in_store((files[0], files[1]), "lake/joined.parquet", lake.store) is None
