@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from enum import Enum
-from itertools import count
+from itertools import count, islice
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -90,6 +90,10 @@ def log_objects(store: ObjectStore, folder: str) -> dict[str, ObjectInfo]:
     return {name: info for name, info in listed if "/" not in name}
 
 
+MOST_MANIFEST_BYTES = 64 * 2**20
+"""Largest manifest that is read. One names the files of a commit, and the places of rows that were forgotten."""
+
+
 class LogColumn(msgspec.Struct, frozen=True):
     """A data column with its Arrow type as text."""
 
@@ -121,7 +125,8 @@ class LogFile(msgspec.Struct, frozen=True, omit_defaults=True):
         rows, redacted = self.rows - len(forgotten), self.redacted + len(forgotten)
         if numbered:
             return LogFile(key, rows, redacted)
-        added = (place for position, place in zip(range(self.rows), self.places(), strict=False) if position in forgotten)
+        until = max(forgotten) + 1  # the number of rows is only what the manifest says
+        added = (place for position, place in enumerate(islice(self.places(), until)) if position in forgotten)
         return LogFile(key, rows, redacted, tuple(sorted((*self.gone, *added))))
 
 

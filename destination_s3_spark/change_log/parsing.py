@@ -13,14 +13,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from io import BufferedReader
 from itertools import islice
 from typing import Any, TypeAlias
 
 import msgspec
 import orjson
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from destination_s3_spark.chain.files import OperationCount
 from destination_s3_spark.change_log.events import IN_NEW, IN_OLD
@@ -28,6 +26,8 @@ from destination_s3_spark.change_log.lines import json_texts
 from destination_s3_spark.change_log.manifest import LogKind, Manifest
 from destination_s3_spark.change_log.options import ChangeLogFormat
 from destination_s3_spark.change_log.replicant import CSV_NULL, JSON_NULL
+from destination_s3_spark.formats.bounded import lines_of
+from destination_s3_spark.formats.parquet_pages import PagedFile
 from destination_s3_spark.formats.read_back import csv_rows
 
 Values: TypeAlias = dict[str, Any]
@@ -62,7 +62,7 @@ class Event:
 
 
 def read_events(manifest: Manifest, file: BinarySource) -> Iterator[Event]:
-    """Return the events of a file, or its rows."""
+    """Return the events of a file, or its rows. Reading them raises DAMAGE for a file that is damaged."""
     if manifest.kind is not LogKind.CHANGES:
         return (Event(ROW, row, {}, {}, {}) for row in read_rows(manifest, file))
     match manifest.format:
@@ -112,7 +112,7 @@ def _csv_cells(manifest: Manifest, file: BinarySource) -> Iterator[list[Any]]:
 
 def text_rows(manifest: Manifest, file: BinarySource) -> Iterator[bytes]:
     """Yield the rows of a text file with their line ends, behind its header if it has one. Raises ValueError for a row without an end."""
-    lines = iter(BufferedReader(_unzipped(file)))
+    lines = lines_of(_unzipped(file))
     return csv_rows(lines) if manifest.format is ChangeLogFormat.REPLICANT_CSV else lines
 
 
@@ -159,8 +159,7 @@ def _parquet_rows(manifest: Manifest, file: BinarySource) -> Iterator[Values]:
 
 
 def _parquet_batches(file: BinarySource) -> Iterator[pa.RecordBatch]:
-    with pq.ParquetFile(file) as parquet:
-        yield from parquet.iter_batches(PARQUET_ROWS_AT_ONCE)
+    yield from PagedFile(file).batches(PARQUET_ROWS_AT_ONCE)
 
 
 def _json_lines(manifest: Manifest, file: BinarySource) -> Iterator[dict[str, Any]]:

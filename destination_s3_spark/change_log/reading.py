@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from destination_s3_spark.change_log.manifest import GroupName, LogFile, LogKind, LogName, Manifest, log_objects
+from destination_s3_spark.change_log.manifest import MOST_MANIFEST_BYTES, GroupName, LogFile, LogKind, LogName, Manifest, log_objects
 from destination_s3_spark.change_log.parsing import ROW, BinarySource, Event, read_events
 from destination_s3_spark.errors import DataError
+from destination_s3_spark.formats.bounded import reading
 from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore
 
 
@@ -53,7 +54,7 @@ class ChangeLogFolder:
         """Return the group's manifest. Raises DataError when it does not exist or cannot be read."""
         key = self._folder + group.manifest
         try:
-            return Manifest.from_bytes(self._store.get(key), key)
+            return Manifest.from_bytes(self._store.get(key, MOST_MANIFEST_BYTES), key)
         except ObjectNotFound as error:
             raise _gone(key) from error
 
@@ -78,14 +79,13 @@ class ChangeLogFolder:
         if file.key not in self._objects:
             raise _gone(key)
         rows = 0
-        try:
-            content = self._open_file(key, self._objects[file.key].size)
-            for rows, event in enumerate(read_events(manifest, content), start=1):  # noqa: B007 (counted for the check below)
-                yield _record(event, manifest.primary_key)
-        except ObjectNotFound as error:
-            raise _gone(key) from error
-        except (OSError, EOFError, ValueError, KeyError) as error:
-            raise DataError(f"The file {key} of a change log is damaged: {type(error).__name__} after {rows:,} rows.") from error
+        with reading(lambda fault: DataError(f"The file {key} of a change log is damaged: {fault} after {rows:,} rows.")):
+            try:
+                content = self._open_file(key, self._objects[file.key].size)
+                for rows, event in enumerate(read_events(manifest, content), start=1):  # noqa: B007 (counted for the check below)
+                    yield _record(event, manifest.primary_key)
+            except ObjectNotFound as error:
+                raise _gone(key) from error
         if rows != file.rows:
             raise DataError(f"The file {key} of a change log is damaged: it has {rows:,} rows, its manifest says {file.rows:,}.")
 

@@ -23,6 +23,7 @@ import zstandard
 from destination_s3_spark.decoding.plan import Values
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.formats.avro_types import ArrayOf, AvroType, Boolean, DecimalBytes, Double, Integer, Nullable, OneOf, Record, Text
+from destination_s3_spark.formats.bounded import MOST_UNPACKED_BYTES, require_count
 from destination_s3_spark.formats.file_format import (
     DifferentColumns,
     DirectWriter,
@@ -58,6 +59,8 @@ AVRO_BLOCK_BYTES = 64 * 2**10
 
 _MAGIC = b"Obj\x01"
 SYNC_BYTES = 16
+MOST_PAIRS = 1_000
+"""Most pairs in a part of a header's metadata. Writers have few."""
 _ITEMS = "items"
 """The path element of an array's items."""
 _META = "_airbyte_meta"
@@ -180,22 +183,27 @@ class Header(NamedTuple):
 
 
 def read_header(source: ByteStream) -> Header:
-    """Read the header of a file. Raises ValueError where the file ends."""
-    exactly(source, len(_MAGIC))
+    """Read the header of a file. Raises ValueError for a file that ends, or that begins otherwise."""
+    if exactly(source, len(_MAGIC)) != _MAGIC:
+        raise ValueError("the file does not begin like an Avro file")
     meta = dict[str, bytes]()
     while count := read_integer(source):
         if count < 0:
             read_integer(source)  # the bytes of the pairs
-        for _ in range(abs(count)):
-            name = exactly(source, read_integer(source)).decode()
-            meta[name] = exactly(source, read_integer(source))
+        for _ in range(require_count(abs(count), MOST_PAIRS)):
+            name = _text(source).decode()
+            meta[name] = _text(source)
     return Header(meta, exactly(source, SYNC_BYTES))
+
+
+def _text(source: ByteStream) -> bytes:
+    return exactly(source, require_count(read_integer(source), MOST_UNPACKED_BYTES))
 
 
 def read_blocks(source: ByteStream) -> Iterator[tuple[int, bytes]]:
     """Yield the number of rows and the stored bytes of each block behind the header. Raises ValueError for a file that ends early."""
     while first := source.read(1):
-        rows, stored = read_integer(source, first), exactly(source, read_integer(source))
+        rows, stored = read_integer(source, first), _text(source)
         exactly(source, SYNC_BYTES)
         yield rows, stored
 

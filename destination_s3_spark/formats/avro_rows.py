@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import bz2
 import json
-import lzma
 import os
 import struct
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -15,8 +12,6 @@ from io import BytesIO
 from typing import Any, TypeAlias
 
 import orjson
-import pyarrow as pa
-import zstandard
 
 from destination_s3_spark.decoding.value_text import TEMPORAL_TEXTS
 from destination_s3_spark.formats.avro import (
@@ -29,10 +24,11 @@ from destination_s3_spark.formats.avro import (
     read_blocks,
     read_header,
 )
+from destination_s3_spark.formats.bounded import require_count, unpacked
 from destination_s3_spark.formats.file_format import DirectWriter, SeekableFile, Sink, in_pieces
 from destination_s3_spark.formats.file_statistics import WrittenFile
-from destination_s3_spark.formats.varints import exactly, read_integer, read_unsigned
-from destination_s3_spark.schema.airbyte_type import Scalar
+from destination_s3_spark.formats.varints import exactly, read_integer
+from destination_s3_spark.schema.airbyte_type import MAX_PRECISION, Scalar
 
 Decoder: TypeAlias = Callable[[BytesIO], Any]
 """Reads a value from a block. That of a container or an enumeration is None, because only single ones are wanted."""
@@ -47,7 +43,7 @@ class StoredAvro:
     sources: Mapping[str, str]
 
     def rows(self, file: SeekableFile) -> Iterator[tuple[bytes, bytes | None]]:
-        """Yield each row's bytes and its single values, None for the header. Raises ValueError for a file that is damaged."""
+        """Yield each row's bytes and its single values, None for the header. Raises DAMAGE for a file that is damaged."""
         content = in_pieces(file)
         header = read_header(content)
         yield header.encoded, None
@@ -55,14 +51,15 @@ class StoredAvro:
         named: dict[str, Decoder] = {}
         fields = [(self.sources.get(field["name"]), decoder(field["type"], named)) for field in schema["fields"]]
         for count, stored in read_blocks(content):
-            data = _decompressed(stored, codec)
+            data = _unpacked(stored, codec)
             block = BytesIO(data)
-            for _ in range(count):
+            for _ in range(require_count(count, len(data))):
                 start = block.tell()
                 values = [(source, decode(block)) for source, decode in fields]
                 single = {source: value for source, value in values if source is not None and not isinstance(value, bytes | None)}
                 record = orjson.dumps(single, default=lambda number: orjson.Fragment(f"{number:f}"))
                 yield data[start : block.tell()], record
+            _require_end(block)
 
     def open_kept(self, sink: Sink) -> KeptAvroRows:
         return KeptAvroRows(sink)
@@ -108,33 +105,37 @@ def _codec(header: Header) -> AvroCodec:
     return AvroCodec(header.meta.get("avro.codec", b"null").decode())
 
 
-def _decompressed(block: bytes, codec: AvroCodec) -> bytes:
-    match codec:
-        case AvroCodec.NULL:
-            return block
-        case AvroCodec.DEFLATE:
-            return zlib.decompress(block, -zlib.MAX_WBITS)
-        case AvroCodec.BZIP2:
-            return bz2.decompress(block)
-        case AvroCodec.XZ:
-            return lzma.decompress(block)
-        case AvroCodec.ZSTANDARD:
-            return zstandard.ZstdDecompressor().decompressobj().decompress(block)
-        case AvroCodec.SNAPPY:
-            return _unsnapped(block[:-4])
+def _unpacked(stored: bytes, codec: AvroCodec) -> bytes:
+    """Decompress a block. One of Snappy has a checksum at its end."""
+    return unpacked(stored[:-4] if codec is AvroCodec.SNAPPY else stored, codec.value)
 
 
-def _unsnapped(block: bytes) -> bytes:
-    """Decompress a block, which begins with its size as an unsigned integer of seven bits a byte."""
-    found: bytes = pa.Codec("snappy").decompress(block, read_unsigned(BytesIO(block)), asbytes=True)
-    return found
+def _require_end(block: BytesIO) -> None:
+    if block.read(1):
+        raise ValueError("a block has more than its rows")
+
+
+def require_sound(body: bytes) -> None:
+    """Raise DAMAGE unless a file can be read to its end as its own schema says, and no number in it is beyond the bytes that are there.
+
+    Other readers may trust such numbers.
+    """
+    source = BytesIO(body)
+    header = read_header(source)
+    decode, codec = decoder(json.loads(header.meta["avro.schema"]), {}), _codec(header)
+    for count, stored in read_blocks(source):
+        data = _unpacked(stored, codec)
+        block = BytesIO(data)
+        for _ in range(require_count(count, len(data))):
+            decode(block)
+        _require_end(block)
 
 
 def decoder(schema: Any, named: dict[str, Decoder]) -> Decoder:
     """Return the decoder of values of a schema. `named`: those of the types that it may refer to by name."""
     if isinstance(schema, list):
         options = [decoder(option, named) for option in schema]
-        return lambda block: options[read_integer(block)](block)
+        return lambda block: options[require_count(read_integer(block), len(options) - 1)](block)
     if isinstance(schema, str):
         return named.get(schema.rpartition(".")[2]) or _PRIMITIVES[schema]
     name = schema.get("name", "").rpartition(".")[2]
@@ -189,18 +190,24 @@ def _blocks(of_item: list[Decoder]) -> Decoder:
         while count := read_integer(block):
             if count < 0:
                 exactly(block, read_integer(block))
-            for _ in range(count):
+                continue
+            for _ in range(require_count(count, _left(block))):
                 for part in of_item:
                     part(block)
 
     return decode
 
 
+def _left(block: BytesIO) -> int:
+    return block.getbuffer().nbytes - block.tell()
+
+
 def _of_logical(schema: Mapping[str, Any], plain: Decoder) -> Decoder:
     """Return a decoder whose values are those of a logical type, texts for dates and times."""
     logical = str(schema.get("logicalType"))
     if logical == "decimal":
-        made: Callable[[Any], Any] = lambda value: Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-schema.get("scale", 0))  # noqa: E731
+        scale = require_count(schema.get("scale", 0), MAX_PRECISION)
+        made: Callable[[Any], Any] = lambda value: Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-scale)  # noqa: E731
     elif logical in _MOMENTS:
         made = _MOMENTS[logical]
     else:

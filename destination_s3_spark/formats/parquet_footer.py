@@ -86,6 +86,11 @@ class Footer:
         return int(self.fields[_ROWS].value)
 
     @property
+    def row_groups(self) -> Sequence[_Fields]:
+        groups: Sequence[_Fields] = self.fields[_ROW_GROUPS].value[1]
+        return groups
+
+    @property
     def columns(self) -> tuple[object, object]:
         """The schema and the metadata of the file, to compare with those of other files. Bounds of long texts do not count."""
         return self.fields[_SCHEMA], _other_pairs(self.fields)

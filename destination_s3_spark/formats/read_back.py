@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from destination_s3_spark.exact_json.members import members
 from destination_s3_spark.exact_json.values import object_text
+from destination_s3_spark.formats.bounded import MOST_UNPACKED_BYTES, lines_of
 from destination_s3_spark.formats.csv import CsvOptions
 from destination_s3_spark.formats.file_format import SeekableFile, Sink, in_pieces
 from destination_s3_spark.formats.text_file import GZIP, TextWriter, beside_meta
@@ -25,7 +26,6 @@ OWN_COLUMNS = frozenset(
     | {"_airbyte_generation_id", "_airbyte_additional_properties"}
 )
 """The connector's columns beside those of the record, and those of earlier versions of destination-s3."""
-_READ_BYTES = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class StoredText:
     def rows(self, file: SeekableFile) -> Iterator[tuple[bytes, bytes | None]]:
         """Yield each row's bytes and its record, None for the header. Raises ValueError for a file that is damaged."""
         stream = pa.CompressedInputStream(in_pieces(file), "gzip") if self.key.endswith(GZIP) else in_pieces(file)
-        lines = _lines(stream)
+        lines = lines_of(stream)
         if CsvOptions.stem in self.key.rpartition("/")[2]:
             yield from self._csv(lines)
         else:
@@ -82,25 +82,21 @@ class KeptRows(TextWriter[Iterable[bytes]]):
         self._put(header)
 
 
-def _lines(stream: pa.NativeFile) -> Iterator[bytes]:
-    """Yield lines that end in a line feed alone, whatever else the text has."""
-    rest = b""
-    while block := stream.read(_READ_BYTES):
-        *lines, rest = (rest + block).split(b"\n")
-        yield from (line + b"\n" for line in lines)
-    if rest:
-        raise ValueError("the file ends inside of a line")
-
-
 def csv_rows(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield rows of CSV with their line ends; those inside of quotes belong to a value. Raises ValueError if quotes stay open."""
-    row, quotes = list[bytes](), 0
+    """Yield rows of CSV with their line ends; those inside of quotes belong to a value.
+
+    Raises ValueError if quotes stay open, or for a row that is too long.
+    """
+    row, quotes, length = list[bytes](), 0, 0
     for line in lines:
         row.append(line)
         quotes += line.count(b'"')
+        length += len(line)
         if quotes % 2 == 0:
             yield b"".join(row)
-            row, quotes = [], 0
+            row, quotes, length = [], 0, 0
+        if length > MOST_UNPACKED_BYTES:
+            raise ValueError("a row is longer than any")
     if row:
         raise ValueError("the file ends inside of quotes")
 

@@ -163,3 +163,20 @@ def test_a_damaged_footer_is_refused_or_read(seed: int) -> None:
     with suppress(DamagedFooter):
         found = read_footer(tail, len(file))
         assert len(joined_footer([found, found])) > len(footer_of_nothing())
+
+
+@each("kind", [3, 8, 12])
+def test_a_position_that_is_no_integer(kind: int) -> None:
+    file = written([{"id": 1, "text": "x"}])
+    footer = read_footer(file, len(file))
+    (group,) = footer.fields[4].value[1]
+    for chunk in group[1].value[1]:
+        chunk[2] = type(group[1])(kind, 200)
+    with pytest.raises(DamagedFooter, match="row groups lack"):
+        joined_footer([footer, footer])
+
+
+def test_more_items_than_bytes() -> None:
+    structs = b"\x29\xfc\xff\xff\xff\xff\x07" + bytes(9)
+    with pytest.raises(DamagedFooter, match="cannot be decoded"):
+        read_footer(structs + len(structs).to_bytes(4, "little") + b"PAR1", 10**9)

@@ -20,6 +20,8 @@ from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.compaction.groups import Group
 from destination_s3_spark.tables.staged.staged_file import StagedFile
 
+MOST_FOOTER_BYTES = 4 * 2**20
+"""Most bytes of footers that are joined as bytes, together. They are decoded in Python, at about a megabyte in a second or two."""
 _MAGIC_BYTES = 4
 _RESTORE = "Restore the file from a backup, or run a refresh."
 
@@ -39,7 +41,9 @@ def joined_in_store(group: Group, key: str, store: ObjectStore) -> FileEntry | N
     """
     if not key.endswith(ParquetOptions.extension) or min(file.bytes for file in group) < LEAST_PART_BYTES:
         return None
-    footers = [_footer(file, store) for file in group]
+    footers = _footers(group, store)
+    if footers is None:
+        return None
     ranges = [
         ObjectRange(file.key, _MAGIC_BYTES if number else 0, footer.pages_end)
         for number, (file, footer) in enumerate(zip(group, footers, strict=True))
@@ -95,16 +99,30 @@ def _opened(files: Sequence[FileEntry], s3: S3Settings) -> Iterator[RangedFile]:
             yield source
 
 
-def _footer(file: FileEntry, store: ObjectStore) -> Footer:
+def _footers(group: Group, store: ObjectStore) -> list[Footer] | None:
+    """Read the footers of the files. Return None if they are too large together."""
+    footers: list[Footer] = []
+    left = MOST_FOOTER_BYTES
+    for file in group:
+        try:
+            tail = _tail(file, store)
+            left -= footer_bytes(tail)
+            if left < 0:
+                return None
+            footers.append(read_footer(tail, file.bytes))
+        except DamagedFooter as error:
+            raise DataError(f"The footer of '{file.key}' is damaged: {error}. {_RESTORE}") from None
+    return footers
+
+
+def _tail(file: FileEntry, store: ObjectStore) -> bytes:
+    """Return the end of a file with its footer, unless that is larger than any that is joined."""
     taken = min(file.bytes, TAIL_BYTES)
     tail = store.get_range(file.key, file.bytes - taken, file.bytes, file.bytes)
-    try:
-        needed = footer_bytes(tail)
-        if taken < needed <= file.bytes:
-            tail = store.get_range(file.key, file.bytes - needed, file.bytes, file.bytes)
-        return read_footer(tail, file.bytes)
-    except DamagedFooter as error:
-        raise DataError(f"The footer of '{file.key}' is damaged: {error}. {_RESTORE}") from None
+    needed = footer_bytes(tail)
+    if taken < needed <= min(file.bytes, MOST_FOOTER_BYTES):
+        return store.get_range(file.key, file.bytes - needed, file.bytes, file.bytes)
+    return tail
 
 
 def _in_place_of(group: Group, joined: FileEntry) -> FileEntry:

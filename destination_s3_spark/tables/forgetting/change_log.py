@@ -12,7 +12,7 @@ from typing import TypeAlias
 import msgspec
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
-from destination_s3_spark.change_log.manifest import GroupName, LogKind, LogName, Manifest, ManifestFile, log_objects
+from destination_s3_spark.change_log.manifest import MOST_MANIFEST_BYTES, GroupName, LogKind, LogName, Manifest, ManifestFile, log_objects
 from destination_s3_spark.errors import DataError
 from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.storage.object_store import ObjectInfo
@@ -81,7 +81,7 @@ class LogForgetting:
 
     def _read(self, name: GroupName, found: dict[str, ObjectInfo]) -> _Group:
         info = found[name.manifest]
-        manifest = Manifest.from_bytes(self.table.writer.store.get(info.key), info.key)
+        manifest = Manifest.from_bytes(self.table.writer.store.get(info.key, MOST_MANIFEST_BYTES), info.key)
         gone = next((file.key for file in manifest.files if file.key not in found), None)
         if gone is not None:
             raise DataError(

@@ -15,7 +15,6 @@ from itertools import islice
 import numpy as np
 import orjson
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.change_log.manifest import Manifest
@@ -25,8 +24,10 @@ from destination_s3_spark.change_log.typed import LOG_PARQUET
 from destination_s3_spark.decoding.kernel_typer import record_typer
 from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.errors import Bug, DataError
+from destination_s3_spark.formats.bounded import reading
 from destination_s3_spark.formats.file_format import SeekableFile, Sink
 from destination_s3_spark.formats.parquet import JoinedParquetFile, ParquetFile
+from destination_s3_spark.formats.parquet_pages import PagedFile
 from destination_s3_spark.formats.text_file import TextWriter
 from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.storage.ranged import RangedFile, opened
@@ -156,21 +157,21 @@ class _RedactedParquet(JoinedParquetFile):
 
     def write(self, content: SeekableFile) -> None:
         start = 0
-        with pq.ParquetFile(content) as source:
-            file = self._joined = ParquetFile(self._sink, source.schema_arrow, LOG_PARQUET)
-            for batch in source.iter_batches(PARQUET_ROWS_AT_ONCE):
-                kept = np.array([start + position not in self._gone for position in range(batch.num_rows)], np.bool_)
-                file.write(batch.filter(pa.array(kept)))
-                start += batch.num_rows
+        source = PagedFile(content)
+        file = self._joined = ParquetFile(self._sink, source.schema, LOG_PARQUET)
+        for batch in source.batches(PARQUET_ROWS_AT_ONCE):
+            kept = np.array([start + position not in self._gone for position in range(batch.num_rows)], np.bool_)
+            file.write(batch.filter(pa.array(kept)))
+            start += batch.num_rows
 
 
 @contextmanager
 def _opened(file: LoggedFile) -> Iterator[RangedFile]:
-    with opened(file.key, file.bytes, file.s3) as source:
-        try:
-            yield source
-        except (OSError, EOFError, ValueError, KeyError) as error:
-            raise DataError(f"The file {file.key} of a change log is damaged ({type(error).__name__}). Nothing was changed.") from error
+    def damaged(fault: str) -> DataError:
+        return DataError(f"The file {file.key} of a change log is damaged ({fault}). Nothing was changed.")
+
+    with opened(file.key, file.bytes, file.s3) as source, reading(damaged):
+        yield source
 
 
 def _images(manifest: Manifest, source: RangedFile) -> Iterator[tuple[int, bytes, Values]]:
