@@ -8,10 +8,10 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from integration_tests.connector import TIMEOUT_S, Connector, Sync
-from integration_tests.platform.connection import Job, JobKind
-from integration_tests.platform.orchestrator import Orchestrator
 from integration_tests.platform.sources import RealSource
 from unit_tests.lake.outcome import Outcome
+from unit_tests.sync.platform.connection import Job, JobKind
+from unit_tests.sync.platform.orchestrator import Orchestrator
 
 QUEUE = 200
 """Messages that the platform holds between a source and a destination that reads more slowly."""

@@ -12,11 +12,11 @@ import pytest
 from integration_tests.lake import ProcessLake
 from integration_tests.platform.api import Api, manifest, running_api
 from integration_tests.platform.attempt import Attempt, Deaths, run
-from integration_tests.platform.connection import Connection, Definition, JobKind
-from integration_tests.platform.ideal import LEAST_PERCENT
-from integration_tests.platform.orchestrator import StreamName, name_of
 from integration_tests.platform.sources import RealSource, installed, selected
 from unit_tests.lake.buckets import S3Server, new_bucket
+from unit_tests.sync.platform.connection import Connection, Definition, JobKind
+from unit_tests.sync.platform.ideal import LEAST_PERCENT
+from unit_tests.sync.platform.orchestrator import StreamName, name_of
 
 pytestmark = pytest.mark.slow
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from integration_tests.platform.orchestrator import StreamName, is_full_refresh, is_resumable, name_of, stream_state
-from integration_tests.platform.saved_state import SavedState
 from unit_tests.lake.messages import JsonObject, descriptor, line
+from unit_tests.sync.platform.orchestrator import StreamName, is_full_refresh, is_resumable, name_of, stream_state
+from unit_tests.sync.platform.saved_state import SavedState
 
 
 class Definition(Enum):

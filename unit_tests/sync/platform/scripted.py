@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
-from integration_tests.platform.orchestrator import StreamName, is_full_refresh, name_of
 from unit_tests.lake.messages import JsonObject, descriptor, line
 from unit_tests.lake.shop import record
+from unit_tests.sync.platform.orchestrator import StreamName, is_full_refresh, name_of
 
 NAMESPACE = "shop"
 SCHEMA: JsonObject = {"type": "object", "properties": {"id": {"type": "integer"}, "version": {"type": "integer"}}}

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from integration_tests.platform.connection import Connection, Definition, JobKind
-from integration_tests.platform.orchestrator import Orchestrator, StreamName, name_of, stream_state
-from integration_tests.platform.saved_state import SavedState
 from unit_tests.lake.messages import JsonObject, catalog, line
 from unit_tests.lake.shop import complete, state, status, stream, users
+from unit_tests.sync.platform.connection import Connection, Definition, JobKind
+from unit_tests.sync.platform.orchestrator import Orchestrator, StreamName, name_of, stream_state
+from unit_tests.sync.platform.saved_state import SavedState
 
 USERS: StreamName = ("shop", "users")
 ORDERS: StreamName = ("shop", "orders")

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeAlias
 
-from integration_tests.platform.orchestrator import StreamName, is_resumable, name_of
-from integration_tests.platform.scripted import COMPLETE_MARK, NO_CURSOR_MARK, Feed, Row, blobs_of
+from unit_tests.sync.platform.orchestrator import StreamName, is_resumable, name_of
+from unit_tests.sync.platform.scripted import COMPLETE_MARK, NO_CURSOR_MARK, Feed, Row, blobs_of
 
 Rows: TypeAlias = Counter[Row]
 LEAST_PERCENT = 80

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from destination_s3_spark.errors import FailureType
-from integration_tests.lake import ProcessLake
-from integration_tests.platform.connection import OVERWRITES, Connection, Definition, Job, JobKind
-from integration_tests.platform.ideal import End, IdealTable, Part, Rows, ends, is_held_back
-from integration_tests.platform.inline import Death, Ended, InlineDestination
-from integration_tests.platform.orchestrator import Orchestrator, StreamName, name_of
-from integration_tests.platform.scripted import Feed, Row, ScriptedSource, Speaks, blobs_of
-from integration_tests.s3_proxy import When
+from unit_tests.lake.lake import Lake
+from unit_tests.sync.deaths import FATES
+from unit_tests.sync.platform.connection import OVERWRITES, Connection, Definition, Job, JobKind
+from unit_tests.sync.platform.destination import Death, Destination, Ended
+from unit_tests.sync.platform.ideal import End, IdealTable, Part, Rows, ends, is_held_back
+from unit_tests.sync.platform.orchestrator import Orchestrator, StreamName, name_of
+from unit_tests.sync.platform.scripted import Feed, Row, ScriptedSource, Speaks, blobs_of
 
 MODES = (
     ("full_refresh", "append"),
@@ -51,12 +51,12 @@ class History:
     """One connection's life. `told` is what happened, for whoever has to understand a failure."""
 
     chance: random.Random
-    lake: ProcessLake
-    destination: InlineDestination
+    lake: Lake
     told: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         chance = self.chance
+        self.destination = Destination(self.lake)
         self.definition = chance.choice(list(Definition))
         self.speaks = chance.choices(list(Speaks), (6, 3, 1))[0]
         modes = [mode for mode in MODES if self.speaks is not Speaks.LEGACY or mode[0] == "incremental"]
@@ -177,7 +177,7 @@ class History:
         if chance.random() < 0.6 and job.kind is not JobKind.CLEAR:
             dies_after = chance.randint(0, messages)
         if chance.random() < 0.3:
-            death = Death(chance.choice((chance.randint(0, 20), chance.randint(20, 90))), chance.choice(list(When)))
+            death = Death(chance.choice((chance.randint(1, 21), chance.randint(21, 91))), chance.choice(FATES))
         return Plan(dies_after, chance.choice((0, 0, 1, 3)), chance.choice((0, 0, 1, 5)), death, chance.random() < 0.3)
 
     def _parts(

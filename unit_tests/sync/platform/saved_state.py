@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from integration_tests.platform.orchestrator import StreamName
 from unit_tests.lake.messages import JsonObject, descriptor
+from unit_tests.sync.platform.orchestrator import StreamName
 
 
 class SavedState:
