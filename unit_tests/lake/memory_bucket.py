@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from email.utils import formatdate
 from enum import Enum
 from functools import cached_property
 from itertools import count
@@ -218,7 +219,7 @@ class MemoryBucket:
                 effect()
         match fate:
             case Refusal():
-                raise refusal(fate.status, fate.code, action)
+                raise _dated(refusal(fate.status, fate.code, action))
             case Fate.LOST_BEFORE:
                 raise ConnectionClosedError(endpoint_url=ENDPOINT)
             case Fate.LOST_AFTER:
@@ -259,3 +260,9 @@ def refusal(status: int, code: str, action: str) -> ClientError:
     """Return an error answer as botocore raises it."""
     metadata: Any = {"HTTPStatusCode": status, "HTTPHeaders": {}, "RetryAttempts": 0, "RequestId": "memory"}
     return ClientError({"Error": {"Code": code, "Message": code}, "ResponseMetadata": metadata}, action)
+
+
+def _dated(error: ClientError) -> ClientError:
+    """Give an error answer the date of now, which looks at the clocks ask for."""
+    error.response["ResponseMetadata"]["HTTPHeaders"]["date"] = formatdate(usegmt=True)
+    return error
