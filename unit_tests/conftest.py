@@ -71,9 +71,9 @@ def make_served_bucket(moto_endpoint: str) -> Callable[[], S3Settings]:
 
 @pytest.fixture
 def s3_settings(request: pytest.FixtureRequest) -> Iterator[S3Settings]:
-    """Settings of the test's bucket, which is in memory."""
-    if "s3_proxy" in request.fixturenames:
-        yield request.getfixturevalue("make_served_bucket")()
+    """Settings of the test's bucket, which is in memory, unless the test asks for requests: for a proxy, or `served_settings`."""
+    if {"s3_proxy", "served_settings"} & {*request.fixturenames}:
+        yield request.getfixturevalue("served_settings")
         return
     made = SERVER.create()
     yield made
