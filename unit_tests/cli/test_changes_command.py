@@ -183,6 +183,7 @@ def test_it_wants_to_know_the_stream(changes: Callable[..., Any]) -> None:
     assert (code, "--stream" in err) == (2, True)
 
 
+@pytest.mark.usefixtures("served_settings")
 def test_a_reader_that_has_seen_enough_is_no_failure(put_snapshot: Callable[..., None], config: Path) -> None:
     put_snapshot(StreamId(None, "orders"), 7, [{"id": n, "line": n, "name": "x" * 200} for n in range(5_000)])
     command = [sys.executable, "-m", "destination_s3_spark", "changes", "--config", str(config), "--stream", "orders"]

@@ -109,6 +109,7 @@ echo "${COMPREPLY[@]}"
     assert (ended.stdout, ended.stderr) == ("inspect\n", "")
 
 
+@pytest.mark.usefixtures("served_settings")
 def test_the_commands_need_none_of_the_packages_that_the_image_lacks(config: Path) -> None:
     lines = Path("scripts/trim-packages").read_text().partition("unused_packages=(")[2].partition(")")[0].split()
     names = [{"markdown-it-py": "markdown_it"}.get(name, name.replace("-", "_")) for name in lines]

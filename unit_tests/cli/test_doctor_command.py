@@ -23,11 +23,12 @@ from destination_s3_spark.cli.diagnosis import (
 from destination_s3_spark.config.config import GIB, Config
 from destination_s3_spark.storage import probes
 from destination_s3_spark.storage.paths import PathTemplate
-from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.sync.check import CHECK_LIMITS
 from destination_s3_spark.tables.factory import table_factory
 from unit_tests.cases import each
+from unit_tests.lake.memory_bucket import MemoryBucket, Refusal
+from unit_tests.lake.memory_client import bucket_of
 
 TEMPLATE = PathTemplate("lake", None, None, datetime(2026, 1, 1, tzinfo=UTC), 1)
 OPTIONS: dict[str, Any] = {"s3_bucket_name": "lake", "s3_bucket_path": "a", "s3_bucket_region": "", "format": {"format_type": "Parquet"}}
@@ -38,18 +39,17 @@ def verdicts(findings: list[Finding]) -> dict[str, Verdict]:
 
 
 @pytest.fixture
-def proxied(s3_settings: S3Settings, s3_proxy: Any) -> S3Settings:
-    return replace(s3_settings, endpoint=s3_proxy.endpoint)
+def memory(s3_settings: S3Settings) -> MemoryBucket:
+    return bucket_of(s3_settings)
 
 
-def test_a_good_bucket_gets_a_tick_for_everything(proxied: S3Settings) -> None:
-    findings = list(look_at_bucket(proxied, TEMPLATE))
+def test_a_good_bucket_gets_a_tick_for_everything(s3_settings: S3Settings, memory: MemoryBucket) -> None:
+    findings = list(look_at_bucket(s3_settings, TEMPLATE))
 
     assert set(verdicts(findings).values()) == {Verdict.GOOD}
     assert list(verdicts(findings))[:3] == ["endpoint", "clock", "write objects (s3:PutObject)"]
     assert len(findings) == 12
-    store = S3Store(proxied)
-    assert [*store.list(""), *store.list_uploads("")] == []
+    assert (memory.objects, memory.uploads) == ({}, {})
 
 
 @pytest.mark.parametrize(
@@ -65,11 +65,11 @@ def test_a_good_bucket_gets_a_tick_for_everything(proxied: S3Settings) -> None:
     ],
 )
 def test_a_missing_permission_is_one_cross_and_the_rest_is_tried(
-    proxied: S3Settings, s3_proxy: Any, s3_error: Any, operation: str, bad: str, skipped: int
+    s3_settings: S3Settings, memory: MemoryBucket, operation: str, bad: str, skipped: int
 ) -> None:
-    s3_proxy.fail(operation, s3_error(403, "AccessDenied"))
+    memory.fail(operation, Refusal(403, "AccessDenied"))
 
-    findings = list(look_at_bucket(proxied, TEMPLATE))
+    findings = list(look_at_bucket(s3_settings, TEMPLATE))
 
     (cross,) = [finding for finding in findings if finding.verdict is Verdict.BAD]
     assert cross.check == bad
@@ -78,24 +78,20 @@ def test_a_missing_permission_is_one_cross_and_the_rest_is_tried(
     assert len(findings) == 12
 
 
-def test_what_needs_an_object_is_left_out_where_none_can_be_written(proxied: S3Settings, s3_proxy: Any, s3_error: Any) -> None:
-    s3_proxy.fail("PutObject", s3_error(403, "AccessDenied"))
+def test_what_needs_an_object_is_left_out_where_none_can_be_written(s3_settings: S3Settings, memory: MemoryBucket) -> None:
+    memory.fail("PutObject", Refusal(403, "AccessDenied"))
 
-    found = verdicts(list(look_at_bucket(proxied, TEMPLATE)))
+    found = verdicts(list(look_at_bucket(s3_settings, TEMPLATE)))
 
     assert found["write objects (s3:PutObject)"] is Verdict.BAD
     assert found["read objects (s3:GetObject)"] is found["conditional writes (If-None-Match)"] is Verdict.SKIPPED
     assert found["multipart uploads (s3:PutObject)"] is Verdict.GOOD
 
 
-def test_a_store_without_conditional_writes_is_a_cross(proxied: S3Settings, s3_proxy: Any) -> None:
-    def ignore_conditions(call: Any) -> Any:
-        call.headers.pop("if-none-match", None)
-        return call.forward()
+def test_a_store_without_conditional_writes_is_a_cross(s3_settings: S3Settings, memory: MemoryBucket) -> None:
+    memory.has_conditions = lambda _: False
 
-    s3_proxy.script = ignore_conditions
-
-    (cross,) = [finding for finding in look_at_bucket(proxied, TEMPLATE) if finding.verdict is Verdict.BAD]
+    (cross,) = [finding for finding in look_at_bucket(s3_settings, TEMPLATE) if finding.verdict is Verdict.BAD]
 
     assert cross.check == "conditional writes (If-None-Match)"
     assert "s3.single_writer" in cross.detail
@@ -106,7 +102,7 @@ def test_a_store_without_conditional_writes_is_a_cross(proxied: S3Settings, s3_p
     [(0, Verdict.GOOD, "agree"), (300, Verdict.DOUBTFUL, "ahead of the store"), (-5_000, Verdict.BAD, "behind the store")],
 )
 def test_the_clock_is_compared_with_that_of_the_store(
-    proxied: S3Settings, monkeypatch: pytest.MonkeyPatch, ahead_s: int, verdict: Verdict, words: str
+    s3_settings: S3Settings, monkeypatch: pytest.MonkeyPatch, ahead_s: int, verdict: Verdict, words: str
 ) -> None:
     class Shifted(datetime):
         @classmethod
@@ -115,7 +111,7 @@ def test_the_clock_is_compared_with_that_of_the_store(
 
     monkeypatch.setattr(probes, "datetime", Shifted)
 
-    found = next(finding for finding in look_at_bucket(proxied, TEMPLATE) if finding.check == "clock")
+    found = next(finding for finding in look_at_bucket(s3_settings, TEMPLATE) if finding.check == "clock")
 
     assert (found.verdict, words in found.detail) == (verdict, True)
 

@@ -5,21 +5,16 @@ from __future__ import annotations
 import csv
 import io
 import json
-import subprocess
-import sys
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
 from destination_s3_spark.cli import operator_command
 from destination_s3_spark.cli.tree import ENGINES, VIEWS, tree
-from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.storage.settings import S3Settings
 from unit_tests.cases import each
-from unit_tests.sampling import sample
-from unit_tests.sync.inline_lake import InlineLake, line
+from unit_tests.lake.lake import Lake
+from unit_tests.lake.messages import JsonObject, catalog, complete, records, schema_of, state, stream
 
 EVIL = "\x1b[2J\x1b]0;owned\x07\x9b31m\x7f\u202e[/nope][link=http://evil]x[/link]\n[9/9] shop.orders: all is well\r"
 NAMES = (f"=cmd|' /C calc'!A0{EVIL}", f"+other{EVIL}\x00")
@@ -53,70 +48,34 @@ COMMANDS: list[tuple[str, ...]] = [
     ("forget", *STREAM, "--where", '{"id": "x"}'),
     ("forget", *STREAM, "--where", json.dumps({COLUMN: 1}), "--dry-run"),
 ]
-OF_SPARK = ("doctor", "optimize", "rebuild", "forget")
-WITH_SPARK = [command for command in COMMANDS if command[0] in OF_SPARK]
 VIEWED = [(view, output) for view in VIEWS for output in ("table", "json", "csv")]
 
 
-def described() -> dict[str, Any]:
-    schema = {"type": "object", "properties": {COLUMN: {"type": "integer"}, "id": {"type": "string"}}}
-    entry = {
-        "sync_mode": "incremental",
-        "destination_sync_mode": "append_dedup",
-        "primary_key": [["id"]],
-        "cursor_field": [],
-        "generation_id": 1,
-        "minimum_generation_id": 0,
-        "sync_id": 1,
-    }
-    stream = {
-        "namespace": NAMESPACE,
-        "json_schema": schema,
-        "supported_sync_modes": ["incremental"],
-        "source_defined_primary_key": [["id"]],
-    }
-    return {"streams": [{"stream": {"name": name, **stream}, **entry} for name in NAMES]}
+def described(name: str) -> JsonObject:
+    properties = {COLUMN: {"type": "integer"}, "id": {"type": "string"}}
+    found = stream(name, NAMESPACE, schema=schema_of(properties), mode="append_dedup", key="id", sync_id=1)
+    found["stream"]["source_defined_primary_key"] = [["id"]]
+    return found
 
 
-def catalog() -> Catalog:
-    return parse_catalog(json.dumps(described()).encode())
+CATALOG = catalog(*map(described, NAMES))
 
 
 def messages() -> Iterator[bytes]:
     for name in NAMES:
-        for data in ({"id": f"=1{EVIL}", COLUMN: 1}, {"id": f"-2{EVIL}", COLUMN: f"no number{EVIL}"}):
-            yield line({"type": "RECORD", "record": {"stream": name, "namespace": NAMESPACE, "emitted_at": 1, "data": data}})
-        descriptor = {"name": name, "namespace": NAMESPACE}
-        body = {"type": "STREAM", "stream": {"stream_descriptor": descriptor, "stream_state": {}}}
-        yield line({"type": "STATE", "state": body})
-        report = {"stream_descriptor": descriptor, "status": "COMPLETE"}
-        yield line({"type": "TRACE", "trace": {"type": "STREAM_STATUS", "emitted_at": 1, "stream_status": report}})
+        data = ({"id": f"=1{EVIL}", COLUMN: 1}, {"id": f"-2{EVIL}", COLUMN: f"no number{EVIL}"})
+        yield records(data, name, NAMESPACE) + state(1, name, NAMESPACE) + complete(name, NAMESPACE)
 
 
 @pytest.fixture(scope="module")
-def directory(make_bucket: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with the configuration of such a lake, and its catalog."""
-    found = tmp_path_factory.mktemp("hostile")
-    settings: S3Settings = make_bucket()
-    lake = InlineLake(settings, found, options=OPTIONS)
-    lake.sync(catalog(), messages())
-    config = {
-        "s3_bucket_name": settings.bucket,
-        "s3_bucket_path": "lake",
-        "s3_bucket_region": "us-east-1",
-        "s3_endpoint": settings.endpoint,
-        "access_key_id": "key",
-        "secret_access_key": "hidden-secret",
-        "format": {"format_type": "Parquet"},
-        "spark": {"master": "local[1]"},
-        **OPTIONS,
-    }
-    (found / "config.json").write_text(json.dumps(config))
-    (found / "catalog.json").write_text(json.dumps(described()))
-    (found / "discovered.json").write_text(
-        json.dumps({"type": "CATALOG", "catalog": {"streams": [s["stream"] for s in described()["streams"]]}})
-    )
-    return found
+def hostile(make_bucket: Callable[[], S3Settings], tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """Such a lake, and catalogs of its source in its directory."""
+    lake = Lake(make_bucket(), tmp_path_factory.mktemp("hostile"), options=OPTIONS)
+    lake.sync(CATALOG, messages())
+    (lake.directory / "catalog.json").write_text(json.dumps(CATALOG))
+    discovered = {"type": "CATALOG", "catalog": {"streams": [one["stream"] for one in CATALOG["streams"]]}}
+    (lake.directory / "discovered.json").write_text(json.dumps(discovered))
+    return lake
 
 
 def expect_printable(said: str) -> None:
@@ -131,52 +90,32 @@ def test_all_commands_are_tried() -> None:
     } - QUIET
 
 
-@each("command", [command for command in COMMANDS if command not in WITH_SPARK], ids=" ".join)
-def test_no_command_prints_control_characters(
-    command: Sequence[str], directory: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(directory)
-    code = operator_command([*command, "--config", "config.json"])
-    said = capfd.readouterr()
-    assert (code == 0) == ("--stream" not in command or f"none{EVIL}" not in command)
-    assert "calc" in said.out + said.err or command[0] in ("accept", "discard", "changes", "merge", "report")
-    expect_printable(said.out + said.err)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("command", sample(WITH_SPARK, len(WITH_SPARK) // 3), ids=" ".join)
-def test_no_command_with_a_spark_of_its_own_prints_control_characters(command: Sequence[str], directory: Path) -> None:
-    program = [sys.executable, "-m", "destination_s3_spark", *command, "--config", "config.json"]
-    ended = subprocess.run(program, cwd=directory, capture_output=True, check=False)
-    said = ended.stdout.decode() + ended.stderr.decode()
-    assert ended.returncode == 0, said
-    assert "calc" in said
+@each("command", COMMANDS, ids=" ".join)
+def test_no_command_prints_control_characters(command: Sequence[str], hostile: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(hostile.directory)
+    done = hostile.connector().run(*command)
+    said = done.text + done.stderr
+    assert (done.exit_code == 0) == ("--stream" not in command or f"none{EVIL}" not in command), said
+    assert "calc" in said or command[0] in ("accept", "discard", "changes", "merge", "report")
     expect_printable(said)
 
 
 @each(("view", "output"), VIEWED)
-def test_no_view_prints_control_characters(
-    view: str, output: str, directory: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(directory)
-    assert operator_command(["inspect", NAMES[0], view, "--namespace", NAMESPACE, "--output", output, "--config", "config.json"]) == 0
-    said = capfd.readouterr()
-    expect_printable(said.out + said.err)
+def test_no_view_prints_control_characters(view: str, output: str, hostile: Lake) -> None:
+    done = hostile.connector().run("inspect", NAMES[0], view, "--namespace", NAMESPACE, "--output", output)
+    assert done.exit_code == 0
+    expect_printable(done.text + done.stderr)
 
 
-def test_a_catalog_keeps_the_names_and_prints_none(directory: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert operator_command(["catalog", str(directory / "discovered.json")]) == 0
+def test_a_catalog_keeps_the_names_and_prints_none(hostile: Lake, capfd: pytest.CaptureFixture[str]) -> None:
+    assert operator_command(["catalog", str(hostile.directory / "discovered.json")]) == 0
     said = capfd.readouterr()
     expect_printable(said.out + said.err)
     assert [entry["stream"]["name"] for entry in json.loads(said.out)["streams"]] == list(NAMES)
 
 
-def test_a_cell_for_a_spreadsheet_is_no_formula(
-    directory: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(directory)
-    assert operator_command(["inspect", "--output", "csv", "--config", "config.json"]) == 0
-    rows = list(csv.DictReader(io.StringIO(capfd.readouterr().out)))
+def test_a_cell_for_a_spreadsheet_is_no_formula(hostile: Lake) -> None:
+    rows = list(csv.DictReader(io.StringIO(hostile.connector().run("inspect", "--output", "csv").text)))
     assert {row["namespace"][:6] for row in rows} == {"'@shop"}
     assert {row["stream"][:6] for row in rows} == {"'=cmd|", "'+other"[:6]}
     assert not any(cell.startswith(("=", "+", "-", "@")) for row in rows for cell in row.values())

@@ -68,7 +68,7 @@ def test_without_a_stream_every_table_has_a_line(
     assert [row[:3] for row in rows if len(row) > 6 and row[1] == "2"] == [["users", "2", "1"], ["shop.orders", "2", "1"]]
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("served_settings")
 @pytest.mark.parametrize(
     ("encoding", "rule", "name"),
     [("latin-1", "---", "bestellung_ü?"), ("ascii", "---", "bestellung_??"), ("utf-8", "───", "bestellung_ü☃")],
@@ -86,6 +86,7 @@ def test_a_terminal_without_the_signs_of_reports_gets_others_in_their_place(
         assert f"shop.{name}" in ended.stdout.decode(encoding)
 
 
+@pytest.mark.usefixtures("served_settings")
 @pytest.mark.parametrize("output", ["json", "csv"])
 def test_what_a_program_reads_is_utf_8_in_any_encoding(config: Path, make_chain: Callable[[str | None, str], str], output: str) -> None:
     make_chain("shop", "bestellung_ü☃")
@@ -284,7 +285,7 @@ def run_in_terminal(arguments: list[str], columns: int, **environment: str) -> s
     return written.decode().replace("\r\n", "\n")
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("served_settings")
 def test_lines_are_as_wide_as_the_terminal_unless_they_may_be_wider(config: Path, make_chain: Callable[[str | None, str], str]) -> None:
     make_chain("shop", "orders")
     arguments = ["inspect", "orders", "files", "--config", str(config)]
@@ -301,7 +302,7 @@ def test_lines_are_as_wide_as_the_terminal_unless_they_may_be_wider(config: Path
     assert "".join(line.split()[-1] for line in narrow.splitlines()[2:] if line.strip()).endswith(key)
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("served_settings")
 def test_what_is_piped_is_never_cut(config: Path, make_chain: Callable[[str | None, str], str]) -> None:
     make_chain("shop", "orders" * 30)
     command = [sys.executable, "-m", "destination_s3_spark", "inspect", "--config", str(config)]
