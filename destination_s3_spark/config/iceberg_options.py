@@ -65,7 +65,7 @@ class IcebergSql(Settings):
     database_uri: SecretStr = Field(
         title="Database URI", examples=["postgresql+psycopg2://airbyte:password@db.example.com/iceberg"], json_schema_extra=HIDDEN
     )
-    """The URI of the PostgreSQL database with user and password, as SQLAlchemy reads it."""
+    """The URI of the PostgreSQL database with user and password, as SQLAlchemy reads it, with one host. Write @ in them as %40."""
     catalog_name: str = Field("default", title="Catalog name", examples=["lake"])
     """The catalog's name in the database, for readers too."""
     namespace: Namespace | None = NAMESPACE_OPTION

@@ -36,10 +36,16 @@ _FORBIDDEN_NETWORKS = tuple(
         "fe80::/10",
         "fd00:ec2::/32",  # AWS metadata, EKS pod identity and DNS over IPv6
         "fd20:ce::254/128",  # GCP metadata over IPv6
+        "fd00:42::42/128",  # Scaleway metadata over IPv6
         "ff00::/8",
     )
 )
-_NAT64_PREFIX = ip_network("64:ff9b::/96")
+_THIS_HOST = ip_network("0.0.0.0/8")
+_IPV4_AT_THE_END = tuple(ip_network(network) for network in ("64:ff9b::/96", "::ffff:0:0:0/96", "::/96"))
+"""NAT64, SIIT and IPv4-compatible addresses."""
+_LOCAL_NAT64 = ip_network("64:ff9b:1::/48")
+_ISATAP = (0x0000_5EFE, 0x0200_5EFE)
+"""Third quarter of an ISATAP address, which ends with an IPv4 address."""
 Pools = dict[str, type[HTTPConnectionPool]]
 
 
@@ -61,27 +67,35 @@ def check_endpoint(endpoint: str, option: str = S3_ENDPOINT) -> None:
 
 def check_host(host: str, option: str, endpoint: str | None = None) -> None:
     """Raise ConfigError unless connections to the host are allowed. Messages name it by `endpoint`, if given."""
+    checked_addresses(host, option, endpoint)
+
+
+def checked_addresses(host: str, option: str, endpoint: str | None = None) -> list[str]:
+    """Return the addresses of a host in the system's order, none if it is not known. Raises ConfigError as `check_host`."""
     try:
         # The system's resolver also understands 0x7f.1 and decimal addresses, exactly as the connection will.
         resolved = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError:
-        return
+        return []
     except ValueError as error:
         raise ConfigError(f"{option} does not hold a valid host name. Write it as https://host or http://host:port.") from error
-    for *_, address in resolved:
-        check_address(str(address[0]), endpoint or host, option)
+    addresses = [str(address[0]) for *_, address in resolved]
+    for address in addresses:
+        check_address(address, endpoint or host, option)
+    return list(dict.fromkeys(addresses))
 
 
 def check_address(address: str, endpoint: str, option: str = S3_ENDPOINT) -> None:
     """Raise ConfigError if the endpoint leads to a forbidden numeric IP address."""
-    ip = _embedded(ip_address(address))
-    if any(ip in network for network in _FORBIDDEN_NETWORKS):
-        raise ConfigError(
-            f"{option} '{endpoint}' leads to {ip}, an address kept for the host itself (link-local or cloud metadata). "
-            "Use the address of the service."
-        )
-    if cloud_deployment() and not ip.is_global:
-        raise ConfigError(f"{option} '{endpoint}' leads to {ip}, which is not a public address. Use an endpoint that is public.")
+    meanings = _meanings(ip_address(address))
+    for ip in meanings:
+        if any(ip in network for network in _FORBIDDEN_NETWORKS):
+            raise ConfigError(
+                f"{option} '{endpoint}' leads to {ip}, an address kept for the host itself (link-local or cloud metadata). "
+                "Use the address of the service."
+            )
+    if cloud_deployment() and not all(ip.is_global and ip not in _LOCAL_NAT64 for ip in meanings):
+        raise ConfigError(f"{option} '{endpoint}' leads to {meanings[0]}, which is not a public address. Use an endpoint that is public.")
 
 
 def _parse(endpoint: str, option: str) -> SplitResult:
@@ -100,15 +114,30 @@ def _parse(endpoint: str, option: str) -> SplitResult:
     return parts
 
 
-def _embedded(ip: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
-    """Return the IPv4 address embedded in an IPv6 form (mapped, 6to4, NAT64, IPv4-compatible), else the address itself."""
+def _meanings(ip: IPv4Address | IPv6Address) -> list[IPv4Address | IPv6Address]:
+    """Return the IPv4 addresses that an IPv6 form embeds, which a network may translate it to; the address itself if it embeds none."""
     if isinstance(ip, IPv4Address):
-        return ip
+        return [ip]
+    number = int(ip)
+    if ip in _LOCAL_NAT64:
+        return [ip, *(inner for inner in map(IPv4Address, _translated(number)) if inner not in _THIS_HOST)]
     if (inner := ip.ipv4_mapped or ip.sixtofour) is not None:
-        return inner
-    if ip in _NAT64_PREFIX or 1 < int(ip) < 2**32:
-        return IPv4Address(int(ip) & 0xFFFFFFFF)
-    return ip
+        return [inner]
+    if ip.teredo is not None:
+        return [*ip.teredo]
+    if number > 1 and (any(ip in network for network in _IPV4_AT_THE_END) or number >> 32 & 0xFFFFFFFF in _ISATAP):
+        return [IPv4Address(number & 0xFFFFFFFF), ip]
+    return [ip]
+
+
+def _translated(number: int) -> tuple[int, ...]:
+    """Return the IPv4 addresses in an IPv6 address under a prefix of 48, 56, 64 and 96 bits (RFC 6052), as numbers."""
+    return (
+        (number >> 64 & 0xFFFF) << 16 | (number >> 40 & 0xFFFF),
+        (number >> 64 & 0xFF) << 24 | (number >> 32 & 0xFFFFFF),
+        number >> 24 & 0xFFFFFFFF,
+        number & 0xFFFFFFFF,
+    )
 
 
 def checked_pools(

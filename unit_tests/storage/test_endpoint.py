@@ -60,11 +60,32 @@ def test_loopback_and_private_addresses_are_normal(endpoint: str) -> None:
         "http://[2002:a9fe:a9fe::1]",
         "http://[64:ff9b::a9fe:a9fe]",
         "http://100.100.100.200",
+        "http://[fd00:42::42]",
+        "http://[::ffff:0:169.254.169.254]",
+        "http://[64:ff9b:1::a9fe:a9fe]",
+        "http://[64:ff9b:1:a9fe:a9:fe00::]",
+        "http://[64:ff9b:1:ffff:a9:fea9:fe00:0]",
+        "http://[64:ff9b:1:ffa9:fe:a9fe::]",
+        "http://[64:ff9b:1:a9fe:a9:fe00::1]",
+        "http://[64:ff9b::100.100.100.200]",
+        "http://[::100.100.100.200]",
+        "http://[2002:6464:64c8::]",
+        "http://[2001:0:1234::5601:5601]",
+        "http://[fe80::5efe:169.254.169.254]",
+        "http://[2a00:1450::5efe:169.254.169.254]",
+        "http://[2a00:1450::200:5efe:169.254.169.254]",
+        "http://[::ffff:0:0]",
+        "http://[2002:a9fe:a9fe::ffff:1]",
     ],
 )
 def test_addresses_kept_for_the_host_are_refused_in_every_spelling(endpoint: str) -> None:
     with pytest.raises(ConfigError, match="s3_endpoint"):
         check_endpoint(endpoint)
+
+
+@each("endpoint", ["http://[64:ff9b:1::a00:1]", "http://[::ffff:0:10.0.0.1]", "http://[fd00:42::43]", "http://[2a00:1450::1]"])
+def test_other_addresses_within_such_forms_are_normal(endpoint: str) -> None:
+    check_endpoint(endpoint)
 
 
 def test_a_name_that_resolves_to_a_metadata_address_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +128,18 @@ def test_a_password_in_the_endpoint_is_refused_without_repeating_it() -> None:
 
 
 @pytest.mark.usefixtures("in_cloud")
-@each("endpoint", ["http://8.8.8.8", "https://127.0.0.1", "https://10.0.0.1", "https://[::1]", "https://100.64.0.1", "https://localhost"])
+@each(
+    "endpoint",
+    [
+        "http://8.8.8.8",
+        "https://127.0.0.1",
+        "https://10.0.0.1",
+        "https://[::1]",
+        "https://100.64.0.1",
+        "https://localhost",
+        "https://[64:ff9b:1::808:808]",
+    ],
+)
 def test_in_the_cloud_only_https_and_public_addresses_pass(endpoint: str) -> None:
     with pytest.raises(ConfigError, match=r"https|public"):
         check_endpoint(endpoint)

@@ -8,6 +8,7 @@ the tables of a sync; it is impatient, and its failures are in the user's words.
 from __future__ import annotations
 
 import copy
+import os
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -31,13 +32,14 @@ from requests.exceptions import SSLError
 
 from destination_s3_spark.config.iceberg_options import IcebergGlue, IcebergOptions, IcebergRest, IcebergSql
 from destination_s3_spark.errors import ConfigError, SyncError
-from destination_s3_spark.protocol.secrets import MASK, SecretFilter
+from destination_s3_spark.protocol.secrets import MASK, SecretFilter, secrets_of_environment
 from destination_s3_spark.storage.ca_bundle import ca_bundle
 from destination_s3_spark.storage.endpoint import check_endpoint, checked_pools
 from destination_s3_spark.storage.failures import is_denied, is_unreachable
 from destination_s3_spark.storage.glue import glue_client
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.tables.publishers.iceberg.database import in_our_words, reached
 from destination_s3_spark.tables.publishers.iceberg.files import STORE_FILES, StoreFiles, io_properties
 from destination_s3_spark.tables.publishers.iceberg.publisher import URI, require_allowed
 from destination_s3_spark.tables.publishers.publication import NotPublished
@@ -48,6 +50,7 @@ KNOWN_FILE_IO = frozenset({STORE_FILES, pyiceberg.io.ARROW_FILE_IO, pyiceberg.io
 PAUSE_S = 60.0
 """Seconds during which a catalog that did not answer is not asked again, so that a sync of many tables does not wait for each."""
 LONGEST_MESSAGE = 300
+DATABASE_PACKAGES = frozenset({"sqlalchemy", "psycopg2", "psycopg", "sqlite3"})
 _TOKEN = re.compile(r"(?i)(?<=bearer )\S+|\beyJ[\w-]+\.[\w.-]+")
 """Tokens that the connector got from the catalog itself."""
 
@@ -79,7 +82,7 @@ def connected(options: IcebergOptions, settings: S3Settings) -> Catalog:
         case IcebergSql():
             from pyiceberg.catalog.sql import SqlCatalog  # noqa: PLC0415 - it takes SQLAlchemy
 
-            return confined(SqlCatalog)(options.catalog_name, uri=options.database_uri.get_secret_value())
+            return confined(SqlCatalog)(options.catalog_name, uri=reached(options))
 
 
 def confined(catalog: type[Catalog]) -> Callable[..., Catalog]:
@@ -203,7 +206,7 @@ class Connection:
         self._catalog: Catalog | None = None
         self._silent_since: tuple[float, str] | None = None
         self._secrets = SecretFilter()
-        self._secrets.add(_secrets_of(options))
+        self._secrets.add((*_secrets_of(options), *secrets_of_environment(os.environ)))
 
     @contextmanager
     def calls(self, store: ObjectStore, folder: str) -> Iterator[Catalog]:
@@ -249,10 +252,11 @@ class Connection:
         elif isinstance(error, _TROUBLED):
             reason = f"The Iceberg catalog answered that it is in trouble ({kind}{self._said(error)}). Look into the catalog's own log."
         elif isinstance(error, _SILENT) or is_unreachable(error) or kind == "OperationalError":
-            said = self._said(error) if kind == "OperationalError" else ""
+            refused = in_our_words(str(error)) if kind == "OperationalError" else ""
+            what = f"{kind}: {refused}" if refused else kind
             reason = (
-                f"The Iceberg catalog could not be reached or did not answer as one ({kind}{said}). Check publish.iceberg and the network "
-                "between the connector and the catalog."
+                f"The Iceberg catalog could not be reached or did not answer as one ({what}). Check publish.iceberg and the "
+                "network between the connector and the catalog."
             )
         else:
             return f"The Iceberg catalog failed ({kind}{self._said(error)})."
@@ -260,9 +264,12 @@ class Connection:
         return reason
 
     def _said(self, error: Exception) -> str:
-        """Return the first line of what the catalog said, without secrets. Empty for AWS, whose errors may repeat what was sent."""
+        """Return the first line of what the catalog said, without secrets.
+
+        Empty for AWS, whose errors may repeat what was sent, and for drivers of databases, whose errors repeat addresses.
+        """
         first_line = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
-        if not first_line or is_denied(error):
+        if not first_line or is_denied(error) or type(error).__module__.partition(".")[0] in DATABASE_PACKAGES:
             return ""
         text = _TOKEN.sub(MASK, self._secrets.masked(first_line))
         return ": " + "".join(sign if sign.isprintable() else " " for sign in text)[:LONGEST_MESSAGE]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -25,12 +24,13 @@ from destination_s3_spark.schema.arrow import arrow_type
 from destination_s3_spark.schema.encodings import DESTINATION_S3, ExtractedAtEncoding, has_time
 from destination_s3_spark.schema.table_schema import stored_fields
 from destination_s3_spark.storage.configured import s3_settings
-from destination_s3_spark.storage.endpoint import check_endpoint, check_host, cloud_deployment
+from destination_s3_spark.storage.endpoint import check_endpoint
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.table_paths import ICEBERG_FOLDER, INTERNAL_FOLDER
 from destination_s3_spark.stream_id import StreamId
+from destination_s3_spark.tables.publishers.iceberg.database import require_allowed_database
 from destination_s3_spark.tables.publishers.publication import (
     NotPublished,
     PublisherKind,
@@ -49,12 +49,6 @@ if TYPE_CHECKING:  # pyiceberg is an extra, and a second of start-up time
 NO_NAMESPACE = "default"
 """The Iceberg namespace of streams without a namespace."""
 URI = "publish.iceberg.uri"
-DATABASE_URI = "publish.iceberg.database_uri"
-EXAMPLE = "Write it like postgresql+psycopg2://user:password@host/database."
-PARAMETERS = frozenset({"application_name", "connect_timeout", "options", "sslmode"})
-"""Parameters that a database's URI may have. Others name further hosts and local files."""
-PLATFORM_VARIABLES = ("KUBERNETES_SERVICE_HOST", "AIRBYTE_ENTRYPOINT", "DEPLOYMENT_MODE")
-"""Environment variables of pods, of the connector's image and of Airbyte's platform, where the disk is not the user's and does not last."""
 
 
 class IcebergCatalog:
@@ -247,35 +241,4 @@ def require_allowed(options: IcebergOptions) -> None:
             if options.oauth2_server_uri is not None:
                 check_endpoint(options.oauth2_server_uri, "publish.iceberg.oauth2_server_uri")
         case IcebergSql():
-            _require_allowed_database(options)
-
-
-def _require_allowed_database(options: IcebergSql) -> None:
-    from sqlalchemy import make_url  # noqa: PLC0415 - only this catalog takes it
-    from sqlalchemy.exc import ArgumentError  # noqa: PLC0415
-
-    if cloud_deployment():
-        raise ConfigError("publish.iceberg of type sql cannot be used in Airbyte Cloud. Use a REST catalog or Glue.")
-    try:
-        url = make_url(options.database_uri.get_secret_value())
-    except (ArgumentError, ValueError):
-        url = None
-    if url is None:  # raised outside the handler, because the library's error repeats the URI
-        raise ConfigError(f"{DATABASE_URI} is not the URI of a database. {EXAMPLE}")
-    if url.get_backend_name() == "sqlite":
-        _require_own_machine()
-        return
-    if url.get_backend_name() != "postgresql" or not url.host:
-        raise ConfigError(f"{DATABASE_URI} is not the URI of a PostgreSQL database with its host. {EXAMPLE}")
-    if foreign := sorted(url.query.keys() - PARAMETERS):
-        possible = ", ".join(sorted(PARAMETERS))
-        raise ConfigError(f"{DATABASE_URI} has parameters that it may not have: {', '.join(foreign)}. Possible are {possible}.")
-    check_host(url.host, DATABASE_URI)
-
-
-def _require_own_machine() -> None:
-    if any(name in os.environ for name in PLATFORM_VARIABLES):
-        raise ConfigError(
-            f"{DATABASE_URI} is an SQLite file, which would be lost with this container. Use PostgreSQL, a REST catalog or Glue: SQLite is "
-            "for a connector that runs outside of containers and of Airbyte's platform."
-        )
+            require_allowed_database(options)
