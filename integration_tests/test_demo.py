@@ -157,11 +157,3 @@ def test_a_kept_demo_can_be_read_as_it_says(tmp_path: Path) -> None:
     assert {"id", "lines", "_airbyte_raw_id"} <= set(frame.columns)
     assert inspected.returncode == 0, inspected.stderr
     assert "Table shop.orders" in inspected.stdout
-
-
-@pytest.mark.parametrize("records", ["0", "-5", "many"])
-def test_a_number_of_records_that_is_none_is_refused(records: str, tmp_path: Path) -> None:
-    refused = run("demo", ["--records", records], tmp_path)
-
-    assert refused.returncode == 2
-    assert "--records" in refused.stderr
