@@ -86,7 +86,7 @@ def _tell_place(error: Exception) -> None:
             sys.stderr.write(frames_of(error))
 
 
-def write(arguments: Sequence[str], s3_limits: ClientLimits = USUAL_LIMITS) -> int:
+def write(arguments: Sequence[str]) -> int:
     """Sync stdin according to `write --config FILE --catalog FILE`, and return the exit code."""
     parser = argparse.ArgumentParser(prog="destination-s3-spark write", description="Writes data to the destination")
     parser.add_argument("--config", required=True, help="path to the JSON configuration file")
@@ -96,7 +96,7 @@ def write(arguments: Sequence[str], s3_limits: ClientLimits = USUAL_LIMITS) -> i
 
     def sync(output: ProtocolWriter) -> None:
         with _stopping_on_signals():
-            write_from(sys.stdin.fileno(), Path(parsed.config), Path(parsed.catalog), output, s3_limits)
+            write_from(sys.stdin.fileno(), Path(parsed.config), Path(parsed.catalog), output, USUAL_LIMITS)
 
     return run(sync)
 
