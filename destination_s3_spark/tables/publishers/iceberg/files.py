@@ -10,7 +10,9 @@ from urllib.parse import urlsplit
 
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile, OutputStream
 
-from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore
+from destination_s3_spark.formats.avro_rows import require_sound
+from destination_s3_spark.formats.bounded import reading
+from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore, ObjectTooLarge
 from destination_s3_spark.tables.publishers.publication import NotPublished
 
 STORE, BUCKET, FOLDER = "airbyte.store", "airbyte.bucket", "airbyte.folder"
@@ -18,6 +20,10 @@ STORE, BUCKET, FOLDER = "airbyte.store", "airbyte.bucket", "airbyte.folder"
 STORE_FILES = f"{__name__}.StoreFiles"
 MANIFEST_EXTENSION, METADATA_EXTENSION = ".avro", ".metadata.json"
 """Extensions of manifests and of lists of manifests, and of the files that name those lists."""
+COMPRESSED_EXTENSION = f".gz{METADATA_EXTENSION}"
+"""Extension of files that pyiceberg unpacks without a bound. This connector writes none."""
+MOST_METADATA_BYTES = 256 * 2**20
+"""Largest file that is read. Manifests are joined up to a thirtieth of this size."""
 LONGEST_LOCATION = 500
 
 
@@ -45,13 +51,24 @@ class StoreFiles(FileIO):
             self.store.delete([self.key(location if isinstance(location, str) else location.location)])
 
     def read(self, key: str) -> bytes:
-        """Return the object's bytes. pyiceberg reads manifests, which never change, several times for one commit. Raises ObjectNotFound."""
+        """Return the object's bytes. pyiceberg reads manifests, which never change, several times for one commit.
+
+        Raises ObjectNotFound, and NotPublished for a damaged manifest: pyiceberg would read beyond the end of its bytes, or without end.
+        """
         if key not in self._manifests:
-            body = self.store.get(key)
+            body = self._sized(key)
             if not key.endswith(MANIFEST_EXTENSION):
                 return body
+            with reading(lambda fault: _damaged(key, fault)):
+                require_sound(body)
             self._manifests[key] = body
         return self._manifests[key]
+
+    def _sized(self, key: str) -> bytes:
+        try:
+            return self.store.get(key, MOST_METADATA_BYTES)
+        except ObjectTooLarge:
+            raise _damaged(key, "it is too large") from None
 
     @property
     def store(self) -> ObjectStore:
@@ -66,13 +83,21 @@ class StoreFiles(FileIO):
         key = location.partition(f"://{parts.netloc}/")[2]
         name = key.removeprefix(folder)
         in_folder = parts.scheme in {"s3", "s3a", "s3n"} and parts.netloc == self.properties[BUCKET] and key.startswith(folder)
-        if not in_folder or "/" in name or not name.endswith((MANIFEST_EXTENSION, METADATA_EXTENSION)):
+        known = name.endswith((MANIFEST_EXTENSION, METADATA_EXTENSION)) and not name.endswith(COMPRESSED_EXTENSION)
+        if not in_folder or "/" in name or not known:
             raise NotPublished(
                 f"The Iceberg table names '{location[:LONGEST_LOCATION]}' as a file of its metadata, which belongs below "
                 f"'s3://{self.properties[BUCKET]}/{folder}'. If another program owns the table, choose another publish.iceberg.namespace; "
                 "else drop the table in the catalog, without its files, and the next sync makes it again."
             )
         return key
+
+
+def _damaged(key: str, fault: str) -> NotPublished:
+    return NotPublished(
+        f"The metadata file '{key}' of the Iceberg table is damaged ({fault}). Drop the table in the catalog, without its files; the next "
+        "sync makes it again."
+    )
 
 
 class StoreFile(InputFile, OutputFile):

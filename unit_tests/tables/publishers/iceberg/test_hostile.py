@@ -8,6 +8,7 @@ import socket
 import ssl
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from io import BytesIO
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,11 @@ from cryptography.x509.oid import NameOID
 from pyiceberg.catalog.rest.auth import AuthManagerFactory
 
 from destination_s3_spark.config.iceberg_options import IcebergRest
+from destination_s3_spark.formats.avro import Header, read_header
+from destination_s3_spark.formats.varints import integer
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.publishers.iceberg.catalogs import Connection
+from destination_s3_spark.tables.publishers.iceberg.files import StoreFiles, io_properties
 from destination_s3_spark.tables.publishers.publication import NotPublished
 from unit_tests.chain.bucket import Bucket
 from unit_tests.lake.hostile_catalog import HostileCatalog, served
@@ -148,6 +152,49 @@ def test_metadata_names_files_of_its_own_folder_only(make_table: Any, tmp_path: 
     assert len(lake.iceberg().metadata.metadata_log) == 20, "it was shortened, and what went is deleted"
     assert store.get("finance/payroll.metadata.json") == b"theirs"
     assert lake.rows("id") == [{"id": 1}, {"id": 2}]
+
+
+@pytest.mark.parametrize("kind", ["a text beyond the end", "endless nulls", "a cut", "no Avro"])
+def test_a_damaged_manifest_is_not_given_to_the_library(
+    make_table: Any, tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its native decoder reads whatever lies behind the bytes."""
+    lake = Lake(make_table(), tmp_path)
+    lake.synced(1, ID, {"id": 1})
+    store = lake.table.store
+    for found in list(store.list("lake/shop/users/_iceberg/")):
+        if found.key.endswith(".avro"):
+            store.put(found.key, damaged(store.get(found.key), kind))
+    lake.synced(2, ID, {"id": 2})
+    assert "is not published for iceberg: The metadata file 'lake/shop/users/_iceberg/" in caplog.text
+    assert "of the Iceberg table is damaged (ValueError). Drop the table in the catalog" in caplog.text
+
+
+def damaged(body: bytes, kind: str) -> bytes:
+    header = read_header(BytesIO(body))
+    if kind == "a text beyond the end":
+        block = integer(0) * 2 + integer(2**40)
+    elif kind == "endless nulls":
+        schema = {"type": "record", "name": "r", "fields": [{"name": "x", "type": {"type": "array", "items": "null"}}]}
+        header, block = Header({**header.meta, "avro.schema": json.dumps(schema).encode()}, header.sync), integer(2**40)
+    else:
+        return body[:-20] if kind == "a cut" else b"{}" + body
+    plain = Header({**header.meta, "avro.codec": b"null"}, header.sync)
+    return plain.encoded + header.sync + integer(1) + integer(len(block)) + block + header.sync
+
+
+def test_packed_metadata_is_not_unpacked() -> None:
+    files = StoreFiles(io_properties(Bucket(), "lake", "t/"))
+    with pytest.raises(NotPublished, match=r"names 's3://lake/t/1\.gz\.metadata\.json' as a file of its metadata"):
+        files.key("s3://lake/t/1.gz.metadata.json")
+
+
+def test_metadata_that_is_larger_than_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("destination_s3_spark.tables.publishers.iceberg.files.MOST_METADATA_BYTES", 5)
+    store = Bucket()
+    store.put("t/1.metadata.json", b"123456")
+    with pytest.raises(NotPublished, match=r"'t/1\.metadata\.json' of the Iceberg table is damaged \(it is too large\)"):
+        StoreFiles(io_properties(store, "lake", "t/")).read("t/1.metadata.json")
 
 
 def test_the_authorities_are_those_of_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
