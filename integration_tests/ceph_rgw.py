@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import pytest
+
 from integration_tests.servers import free_port, wait_for_http
 from unit_tests.lake.buckets import S3Server
 
@@ -79,6 +81,19 @@ def ensure_installed() -> None:
         )
         if result.returncode != 0:
             raise CephMissingError(f"{' '.join(command)} failed: {result.stderr[-500:]}")
+
+
+@contextmanager
+def ceph_or_skip(directory: Path) -> Iterator[S3Server]:
+    """Start a gateway as `ceph_rgw` does, or skip the test where Ceph cannot be installed, except in CI."""
+    try:
+        ensure_installed()
+    except CephMissingError as missing:
+        if os.environ.get("CI") == "true":
+            pytest.fail(str(missing))
+        pytest.skip(str(missing))
+    with ceph_rgw(directory) as server:
+        yield server
 
 
 @contextmanager

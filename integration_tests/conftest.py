@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from integration_tests.ceph_rgw import CephMissingError, ceph_rgw, ensure_installed
+from integration_tests.ceph_rgw import CephMissingError, ceph_or_skip, ensure_installed
 from integration_tests.cluster_story import SYNCS, Tables, run_sync, tables_of
 from integration_tests.lake import ProcessLake
 from integration_tests.s3_proxy import S3Proxy, s3_proxy
@@ -28,14 +28,8 @@ def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 
 @pytest.fixture(scope="session")
 def ceph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    """The strict server: Ceph's gateway. Skips where it cannot be installed, except in CI."""
-    try:
-        ensure_installed()
-    except CephMissingError as missing:
-        if os.environ.get("CI") == "true":
-            pytest.fail(str(missing))
-        pytest.skip(str(missing))
-    with ceph_rgw(tmp_path_factory.mktemp("ceph")) as server:
+    """The strict server: Ceph's gateway."""
+    with ceph_or_skip(tmp_path_factory.mktemp("ceph")) as server:
         yield server
 
 

@@ -228,6 +228,8 @@ class MemoryClient:
                 return _answer(ETag=bucket.completed[UploadId])
             upload = _upload(bucket, Key, UploadId, "CompleteMultipartUpload")
             named = [(part["PartNumber"], part["ETag"]) for part in MultipartUpload["Parts"]]
+            if [number for number, _ in named] != sorted({number for number, _ in named}):
+                raise refusal(400, "InvalidPartOrder", "CompleteMultipartUpload")
             parts = [upload.parts[number] for number, etag in named if number in upload.parts and upload.parts[number].etag == etag]
             if len(parts) < len(named) or not parts:
                 raise refusal(400, "InvalidPart", "CompleteMultipartUpload")

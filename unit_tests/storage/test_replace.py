@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.storage.object_store import (
     ObjectChanged,
 )
@@ -31,22 +30,6 @@ STORES = {
     "refuses conditions it does not know": ((400, "InvalidRequest"), lambda headers: "if-match" in headers),
     "finds no ETag equal": ((412, "PreconditionFailed"), lambda headers: "if-match" in headers),
 }
-
-
-def test_replace_writes_over_what_was_expected_and_nothing_else(store: S3Store) -> None:
-    first = store.replace("k", b"1", {"n": "1"}, None)
-    second = store.replace("k", b"2", {"n": "2"}, first)
-    for expected in (None, first):
-        with pytest.raises(ObjectChanged) as changed:
-            store.replace("k", b"3", {}, expected)
-        assert changed.value.now is not None
-        assert (changed.value.now.etag, changed.value.now.metadata) == (second, {"n": "2"})
-    store.delete(["k"])
-    with pytest.raises(ObjectChanged) as changed:
-        store.replace("k", b"3", {}, second)
-    assert changed.value.now is None
-    with pytest.raises(ConfigError, match="no bucket"):
-        S3Store(replace(store.settings, bucket="no-such-bucket", limits=ONCE)).replace("k", b"1", {}, first)
 
 
 @pytest.mark.parametrize("name", STORES)

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,8 +13,6 @@ from destination_s3_spark.errors import Bug, ConfigError, TransientError
 from destination_s3_spark.storage.failures import IAM_ACTIONS
 from destination_s3_spark.storage.object_store import (
     ObjectExists,
-    ObjectInfo,
-    ObjectNotFound,
     ObjectTooLarge,
     OutcomeUnknown,
     StagedUpload,
@@ -35,15 +32,6 @@ def stage(store: S3Store, key: str, body: bytes = b"staged", limits: ClientLimit
     with StagedFileSink(replace(store.settings, limits=limits), key) as sink:
         sink.write(body)
         return sink.stage()
-
-
-def test_an_object_comes_back_with_its_bytes_size_and_metadata(store: S3Store) -> None:
-    store.put("a/é x+y&z.json", b"one")
-    store.put("a/é x+y&z.json", b"three", {"ab-generation-id": "7"})
-    assert store.get("a/é x+y&z.json") == b"three"
-    info = store.head("a/é x+y&z.json")
-    assert info == ObjectInfo("a/é x+y&z.json", 5)
-    assert info.metadata == {"ab-generation-id": "7"}
 
 
 def test_a_store_that_keeps_versions_may_overwrite(store: S3Store) -> None:
@@ -77,39 +65,6 @@ def test_an_object_that_is_too_large_is_not_read(store: S3Store) -> None:
     assert store.get("large", most_bytes=100) == b"x" * 100
     with pytest.raises(ObjectTooLarge, match=r"'large' has 100 bytes, and such an object may have 99 at most, so it was not read"):
         store.get("large", most_bytes=99)
-
-
-def test_what_is_not_there_is_said_to_be_not_there(store: S3Store) -> None:
-    assert store.head("nothing") is None
-    assert list(store.list("nothing")) == []
-    with pytest.raises(ObjectNotFound):
-        store.get("nothing")
-    with pytest.raises(ObjectNotFound):
-        store.stage_copy("nothing", "copy")
-
-
-def test_create_writes_once(store: S3Store) -> None:
-    store.create("block", b"first")
-    with pytest.raises(ObjectExists):
-        store.create("block", b"second")
-    assert store.get("block") == b"first"
-
-
-def test_of_many_concurrent_creates_one_wins(store: S3Store) -> None:
-    start = threading.Barrier(8)
-
-    def create(number: int) -> bool:
-        start.wait()
-        try:
-            store.create("raced", str(number).encode())
-        except ObjectExists:
-            return False
-        return True
-
-    with ThreadPoolExecutor(8) as pool:
-        won = list(pool.map(create, range(8)))
-    assert sum(won) == 1
-    assert store.get("raced") == str(won.index(True)).encode()
 
 
 def test_listing_follows_pages_in_key_order(behind_proxy: S3Store, s3_proxy: Any) -> None:
@@ -158,33 +113,6 @@ def test_a_key_that_stays_is_an_error(behind_proxy: S3Store, s3_proxy: Any, s3_e
     s3_proxy.fail("DeleteObjects", replace(s3_error(200, ""), body=deletion_error("b", code)))
     with pytest.raises(error, match=text):
         behind_proxy.delete(["a", "b"])
-
-
-def test_a_staged_upload_is_invisible_listed_and_then_complete_or_gone(store: S3Store) -> None:
-    one, other = stage(store, "t/one"), stage(store, "t/other")
-    assert list(store.list("t/")) == []
-    assert sorted(store.list_uploads("t/")) == sorted([(one.key, one.upload_id), (other.key, other.upload_id)])
-    assert list(store.list_uploads("elsewhere/")) == []
-    store.complete_upload(one)
-    store.abort_upload(other.key, other.upload_id)
-    store.abort_upload(other.key, other.upload_id)
-    assert [info.key for info in store.list("t/")] == ["t/one"]
-    assert list(store.list_uploads("")) == []
-    with pytest.raises(UploadFailed):
-        store.complete_upload(other)
-
-
-def test_a_copy_of_several_parts_is_staged_then_identical_with_its_own_metadata(store: S3Store) -> None:
-    body = bytes(range(256)) * 45_000
-    store.put("source", body, {"ab-generation-id": "1"})
-    upload = store.stage_copy("source", "copy", {"ab-generation-id": "2"})
-    assert len(upload.part_etags) == 3
-    assert store.head("copy") is None
-    store.complete_upload(upload)
-    assert store.get("copy") == body
-    info = store.head("copy")
-    assert info is not None
-    assert info.metadata == {"ab-generation-id": "2"}
 
 
 def test_a_copy_that_fails_leaves_no_upload(behind_proxy: S3Store, s3_proxy: Any, s3_error: Refuse) -> None:
@@ -338,13 +266,6 @@ def test_a_single_writer_creates_without_a_condition(s3_settings: S3Settings, s3
         store.create("k", b"second")
     assert s3_proxy.operations() == ["HeadObject", "PutObject", "HeadObject"]
     assert not any("if-none-match" in call.headers for call in s3_proxy.calls)
-
-
-def test_a_bucket_that_does_not_exist_is_a_config_error(s3_settings: S3Settings) -> None:
-    store = S3Store(replace(s3_settings, bucket="no-such-bucket", limits=ONCE))
-    for call in (CALLS["PutObject"], CALLS["GetObject"], CALLS["ListObjectsV2"], CALLS["AbortMultipartUpload"]):
-        with pytest.raises(ConfigError, match=r"no-such-bucket.*s3_bucket_name"):
-            call(store)
 
 
 def test_an_endpoint_nobody_listens_on(s3_settings: S3Settings) -> None:
