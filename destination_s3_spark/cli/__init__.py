@@ -16,7 +16,7 @@ from typing import Any, TextIO, cast
 
 from destination_s3_spark.errors import SyncError
 from destination_s3_spark.protocol.secrets import SecretFilter, secrets_of_environment
-from destination_s3_spark.wording import printable
+from destination_s3_spark.wording import LINE_END, printable
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 128 + signal.SIGINT
@@ -54,7 +54,7 @@ def _run(command: Callable[[], int]) -> int:
         code = command()
         sys.stdout.flush()
     except SyncError as error:
-        sys.stderr.write(f"{error.message}\n")
+        sys.stderr.write(f"{presentable(error.message, LINE_END)}\n")  # a name within must not look like another message
         code = EXIT_FAILED
     except KeyboardInterrupt:
         sys.stderr.write("Interrupted.\n")

@@ -17,12 +17,13 @@ from typing import Any
 import msgspec
 import orjson
 
+from destination_s3_spark.cli import presentable
 from destination_s3_spark.cli.configuration import read_input
 from destination_s3_spark.cli.terminal import write_json
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.protocol.catalog import DestinationSyncMode
 from destination_s3_spark.protocol.discovered import configured_catalog, discovered_streams
-from destination_s3_spark.wording import LINE_END, counted, printable
+from destination_s3_spark.wording import LINE_END, counted
 
 _PACKAGE = Path(__file__).parents[1]
 _NOT_IN_ENTRIES = {"definitionId", "connectorType", "connectorSubtype", "registryOverrides"}
@@ -50,7 +51,7 @@ def run(base: str | None, image: str | None) -> int:
     write_json({**{name: _unchanged(raw) for name, raw in members.items()}, "destinations": copied})
     sys.stdout.flush()
     replaced = ", ".join(definitions[place].docker_image_tag for place in known)  # of one, unless somebody edited the registry
-    change = f"replaces {replaced}" if replaced else "is new"
+    change = f"replaces {presentable(replaced, LINE_END)}" if replaced else "is new"
     registry = f"a registry of {counted(len(destinations), 'destination')}"
     sys.stderr.write(f"{entry['dockerRepository']}:{entry['dockerImageTag']} {change} in {registry}\n")
     return 0
@@ -95,9 +96,11 @@ def _parse_registry(text: bytes, path: str) -> tuple[dict[str, msgspec.Raw], lis
     """
     if not text.strip():
         raise _no_registry(path, "it is empty, perhaps because the output is written over it")
+    if not _is_utf8(text):  # what is not read is not looked at otherwise
+        raise _no_registry(path, "it is not UTF-8")
     try:
         members = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise _no_registry(path, "it is not a JSON object") from error
     lists: dict[str, list[msgspec.Raw]] = {}
     for name in ("destinations", "sources"):
@@ -106,6 +109,14 @@ def _parse_registry(text: bytes, path: str) -> tuple[dict[str, msgspec.Raw], lis
         except (KeyError, msgspec.ValidationError) as error:
             raise _no_registry(path, f"it has no list '{name}'") from error
     return members, lists["destinations"]
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _definitions(destinations: Sequence[msgspec.Raw], path: str) -> list[_Definition]:
@@ -137,6 +148,6 @@ def print_catalog(discovered: str, select: tuple[str, ...], sync_mode: str | Non
         cursor = ".".join(entry["cursor_field"]) or "none"
         modes = f"{entry['sync_mode']}, {entry['destination_sync_mode']}"
         described = f"{entry['stream']['name']}: {modes}, key {key}, cursor {cursor}"
-        sys.stderr.write(f"{printable(described, LINE_END)}\n")
+        sys.stderr.write(f"{presentable(described, LINE_END)}\n")
     sys.stderr.write(f"{counted(len(catalog['streams']), 'stream')}\n")
     return 0

@@ -19,10 +19,10 @@ from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-from destination_s3_spark.config.spark_conf import api_server, is_own_cluster
+from destination_s3_spark.config.spark_conf import api_server, is_kubernetes_name, is_own_cluster
 from destination_s3_spark.engine.cluster import Cluster
 from destination_s3_spark.engine.jvm import quoted
-from destination_s3_spark.engine.kubernetes_api import KubernetesApi
+from destination_s3_spark.engine.kubernetes_api import NO_NAMESPACE, KubernetesApi
 from destination_s3_spark.engine.manager import OVERHEADS, Manager, Trial, driver_host, megabytes, python_memory
 from destination_s3_spark.engine.variables import chosen
 from destination_s3_spark.errors import ConfigError, SyncError, TransientError
@@ -103,6 +103,8 @@ class Kubernetes(Manager):
                 f"The Kubernetes namespace for executors is not known: neither a mounted account nor spark.kubernetes_token names one. Set "
                 f"{NAMESPACE} in spark.conf."
             )
+        if not is_kubernetes_name(found):
+            raise ConfigError(NO_NAMESPACE)
         return found
 
     @property
@@ -124,7 +126,9 @@ class Kubernetes(Manager):
         """The pod that this program runs in, None if it runs in no pod of that namespace."""
         name = self.conf.get(DRIVER_POD) or self._environ.get("HOSTNAME") or socket.gethostname()
         pod = self.api.pod(name)
-        if pod is None or DRIVER_POD in self.conf:
+        if pod is None or pod["metadata"]["name"] != name:  # Spark puts the name into a path
+            return None
+        if DRIVER_POD in self.conf:
             return pod
         known = {entry.get("ip") for entry in pod.get("status", {}).get("podIPs", ())} | {pod.get("status", {}).get("podIP")}
         return pod if self._driver.get("spark.driver.host", "").strip("[]") in known else None

@@ -7,10 +7,11 @@ import re
 import ssl
 from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 import urllib3
 
+from destination_s3_spark.config.spark_conf import is_kubernetes_name
 from destination_s3_spark.errors import ConfigError, SyncError, TransientError
 from destination_s3_spark.storage.endpoint import checked_pools
 
@@ -19,6 +20,9 @@ REQUEST_S = 5.0
 MOST_LOG_LINES = 30
 RIGHTS = (("create", "pods"), ("get", "pods"), ("list", "pods"), ("watch", "pods"), ("patch", "pods"), ("delete", "pods"))
 """Verbs and resources that a session needs. Logs are read to explain a failure, where that is allowed."""
+NO_NAMESPACE = (
+    "What should be the Kubernetes namespace for executors is not the name of a namespace. Set spark.kubernetes.namespace in spark.conf."
+)
 CA_ADVICE = (
     "Paste the cluster's own (kubectl get configmap kube-root-ca.crt -o jsonpath='{.data.ca\\.crt}') as s3.ca_certificate, which counts "
     "for all servers."
@@ -51,9 +55,17 @@ class KubernetesApi:
         )
         self._pool.pool_classes_by_scheme = checked_pools("spark.master")
 
-    def _path(self, name: str = "", part: str = "") -> str:
-        """Return the path of all pods, of one, or of a part of one."""
-        return "/".join(filter(None, ("/api/v1/namespaces", quote(self.namespace, ""), "pods", quote(name, ""), part)))
+    def _path(self) -> str:
+        """Return the path of all pods. Raises ConfigError for a namespace whose name would lead elsewhere on the server."""
+        if not is_kubernetes_name(self.namespace):
+            raise ConfigError(NO_NAMESPACE)
+        return f"/api/v1/namespaces/{self.namespace}/pods"
+
+    def _path_of(self, name: str) -> str:
+        """Return the path of a pod. Raises ConfigError for a name that would lead elsewhere on the server."""
+        if not is_kubernetes_name(name):
+            raise ConfigError(f"The Kubernetes API server at {self.url} names a pod as no pod can be named. Check spark.master.")
+        return f"{self._path()}/{name}"
 
     def reach(self) -> None:
         """Raise ConfigError unless a Kubernetes API server answers at the address."""
@@ -91,8 +103,10 @@ class KubernetesApi:
 
     def pod(self, name: str) -> Answer | None:
         """Return a pod, or None if there is none that can be seen."""
+        if not is_kubernetes_name(name):
+            return None
         try:
-            return self._request("GET", self._path(name))
+            return self._request("GET", self._path_of(name))
         except Refused:
             return None
 
@@ -103,15 +117,15 @@ class KubernetesApi:
     def delete_pod(self, name: str) -> None:
         """Delete a pod, which may be gone already."""
         try:
-            self._request("DELETE", self._path(name))
+            self._request("DELETE", self._path_of(name))
         except Refused as refused:
             if refused.status != 404:
                 raise self.explained(refused) from refused
 
     def log(self, name: str) -> tuple[str, ...]:
         """Return the last lines that a pod has written; none if they cannot be read."""
-        path = f"{self._path(name, 'log')}?tailLines={MOST_LOG_LINES}"
         try:
+            path = f"{self._path_of(name)}/log?tailLines={MOST_LOG_LINES}"
             return tuple(self._send("GET", path, None).decode(errors="replace").splitlines())
         except (Refused, SyncError):
             return ()

@@ -144,6 +144,31 @@ def test_what_is_no_registry_is_refused_and_nothing_printed(
     assert printed.err == f"{path} is no connector registry: {problem}. Pass a copy of Airbyte's oss_registry.json with --base.\n"
 
 
+@each("place", ["entry", "source", "name", "beside"])
+def test_a_base_that_is_not_utf8_is_an_error(place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    entry = OTHER.replace(b"a/queue", b"a/\xff") if place == "entry" else OTHER
+    source = SOURCE.replace(b"Mail", b"\xc3(") if place == "source" else SOURCE
+    base = b'{"sources": [%b], "destinations": [%b], "more%b": "%b"}' % (
+        source,
+        entry,
+        b"\x80" if place == "name" else b"",
+        b"\xed\xa0\x80" if place == "beside" else b"",
+    )
+    path = tmp_path / "base.json"
+    path.write_bytes(base)
+    assert operator_command(["registry", "--base", str(path)]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err == f"{path} is no connector registry: it is not UTF-8. Pass a copy of Airbyte's oss_registry.json with --base.\n"
+
+
+def test_a_tag_makes_no_line_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    entry = ours().replace(b"0.0.1", b"0.0.1\\nall is well\\u2028\\u001b[2J")
+    _, said = merge(registry(entry), tmp_path, capsys)
+    assert said.count("\n") == 1
+    assert "replaces 0.0.1␤all is well�" in said
+
+
 def test_a_base_that_is_not_there_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert operator_command(["registry", "--base", str(tmp_path / "none.json")]) == 1
     assert re.search(r"The registry .*none\.json cannot be read", capsys.readouterr().err)

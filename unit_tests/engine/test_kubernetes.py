@@ -17,8 +17,8 @@ from destination_s3_spark.errors import ConfigError, SyncError, TransientError
 from destination_s3_spark.sync.check import check_cluster
 from unit_tests.cases import each
 from unit_tests.conftest import Reply, S3Proxy
-from unit_tests.sync.test_check import TEMPLATE
-from unit_tests.sync.test_check import on as config_on
+from unit_tests.engine.masters import on as config_on
+from unit_tests.places import TEMPLATE
 
 OWN = "k8s://https://kubernetes.default.svc"
 OTHER = "k8s://https://127.0.0.1:6443"
@@ -153,6 +153,18 @@ def test_the_namespace_is_the_configurations_or_the_pods_or_the_tokens(tmp_path:
     assert namespace(conf={}, token=token_of("of-the-token")) == "of-the-token"
     with pytest.raises(ConfigError, match=r"Set spark\.kubernetes\.namespace"):
         namespace(conf={}, token="a.b.c")
+    for other in ("..", "a/b", "${env.HOME}"):
+        with pytest.raises(ConfigError, match=r"is not the name of a namespace\. Set spark\.kubernetes\.namespace in spark\.conf"):
+            namespace(conf={}, token=token_of(other))
+
+
+@each("name", ["..", "${env:AWS_SECRET_ACCESS_KEY}", "a/b"])
+def test_spark_is_told_no_name_that_is_none(tmp_path: Path, name: str) -> None:
+    pod = driver("127.0.0.1")
+    pod["metadata"]["name"] = name
+    api = Pods(own=pod)
+    api.pod = lambda _: pod  # type: ignore[method-assign, assignment]
+    assert DRIVER_POD not in on(tmp_path, api).properties()
 
 
 @each(

@@ -46,3 +46,14 @@ def test_a_server_that_is_not_there_is_transient_and_one_without_a_name_is_not()
 def test_addresses_of_the_host_itself_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"spark\.master '169\.254\.169\.254' leads to|No Kubernetes"):
         KubernetesApi("http://169.254.169.254", "jobs", None, ()).reach()
+
+
+@each("name", ["..", ".", "a/b", "a%2fb", "A", "", "a?b", "-a", "a-", "a\n", "x" * 254])
+def test_what_is_no_name_is_no_part_of_a_path(name: str) -> None:
+    with pytest.raises(ConfigError, match="is not the name of a namespace"):
+        KubernetesApi("http://127.0.0.1:9", name, "token", ()).require_rights()
+    api = KubernetesApi("http://127.0.0.1:9", "jobs", "token", ())
+    assert api.pod(name) is None
+    assert api.log(name) == ()
+    with pytest.raises(ConfigError, match="names a pod as no pod can be named"):
+        api.delete_pod(name)
