@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ class _NoSession:
 
 
 class InlineEngine:
-    """Runs the tasks of a job one after the other."""
+    """Runs the tasks of a job one after the other. They and their results are pickled, as on their way to Spark's workers and back."""
 
     cores = 2
     lost_attempts = False
@@ -33,7 +34,11 @@ class InlineEngine:
         pass
 
     def run(self, function: Callable[[Any], Any], groups: Sequence[Sequence[Any]], progress: object = None) -> list[list[Any]]:
-        return [[function(task) for task in tasks] for tasks in groups]
+        return [[_sent(function(_sent(task))) for task in tasks] for tasks in groups]
+
+
+def _sent(value: Any) -> Any:
+    return pickle.loads(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
 
 
 class SharedEngine:
