@@ -30,6 +30,7 @@ def test_append_vs_duckdb_compares_both_on_a_dirty_input(tmp_path: Path) -> None
     assert re.search(r"^ratio ours/DuckDB: \d+\.\d\d; median \d+\.\d\d$", output, re.MULTILINE)
 
 
+@pytest.mark.nightly
 def test_memory_and_spool_reports_what_one_long_checkpoint_took(tmp_path: Path) -> None:
     output = run("memory_and_spool", ["--size-gb", "0.003"], tmp_path)
 
@@ -39,6 +40,7 @@ def test_memory_and_spool_reports_what_one_long_checkpoint_took(tmp_path: Path) 
     assert spool >= 3
 
 
+@pytest.mark.nightly
 def test_small_syncs_are_compared_with_a_bare_session(tmp_path: Path) -> None:
     output = run("small_syncs", ["--runs", "1", "--streams", "2", "5"], tmp_path)
 
@@ -46,12 +48,14 @@ def test_small_syncs_are_compared_with_a_bare_session(tmp_path: Path) -> None:
     assert re.search(r"^5 streams / 2 streams: \d+\.\d\d by the clock, \d+\.\d\d in CPU time$", output, re.MULTILINE)
 
 
+@pytest.mark.nightly
 def test_forget_reports_what_it_reads(tmp_path: Path) -> None:
     output = run("forget", ["--rows", "20000", "--keys", "3", "--runs", "1"], tmp_path)
 
     assert re.search(r"^3 keys of a table of \d+ MB in \d+ files: \d+\.\d MB read, \d+\.\d%; 1 files to write anew", output, re.MULTILINE)
 
 
+@pytest.mark.nightly
 def test_scaling_reports_sizes_and_cores(tmp_path: Path) -> None:
     output = run("scaling", ["--sizes-mb", "2", "3"], tmp_path)
 
@@ -60,6 +64,7 @@ def test_scaling_reports_sizes_and_cores(tmp_path: Path) -> None:
     assert re.search(r"^3 MB: 2 at once are \d+\.\d\d times as fast as 1$", output, re.MULTILINE)
 
 
+@pytest.mark.nightly
 def test_peers_that_cannot_be_installed_are_said_to_be_skipped(tmp_path: Path) -> None:
     no_directory = tmp_path / "file"
     no_directory.touch()
@@ -70,6 +75,7 @@ def test_peers_that_cannot_be_installed_are_said_to_be_skipped(tmp_path: Path) -
     assert skipped == ["dlt (rows)", "Singer target-jsonl", "Sling 1.4.11", "PyAirbyte to DuckDB"]
 
 
+@pytest.mark.nightly
 def test_merge_compares_updates_with_spark(tmp_path: Path) -> None:
     output = run("merge", ["--rows", "20000", "--runs", "1", "--driver-memory", "512m"], tmp_path)
 
@@ -87,6 +93,7 @@ def test_merge_compares_updates_with_spark(tmp_path: Path) -> None:
     assert re.search(r"^new keys: .* 200 rows read, 200 written|^new keys: .* rows read, [\d,]+ written", medians, re.MULTILINE)
 
 
+@pytest.mark.nightly
 def test_merge_memory_reports_what_one_large_merge_took(tmp_path: Path) -> None:
     output = run("merge_memory", ["--factor", "0.003"], tmp_path)
 

@@ -104,6 +104,7 @@ PEOPLE: StreamName = (None, "people")
 EVENTS: StreamName = (None, "events")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("definition", list(Definition), ids=lambda one: one.value)
 def test_faker_whose_full_refreshes_checkpoint_as_they_go(replication: Make, definition: Definition) -> None:
     """Its last STATE looks like the ones before, so a custom connector cannot know the end: it may lose what it is allowed to."""
@@ -165,6 +166,7 @@ def api() -> Iterator[Api]:
         yield running
 
 
+@pytest.mark.nightly
 def test_a_low_code_source_whose_api_also_fails(replication: Make, api: Api) -> None:
     api.people, api.events = 170, 40
     modes = {"people": ("full_refresh", "overwrite"), "events": ("incremental", "append")}
