@@ -26,8 +26,8 @@ from unit_tests.lake import messages
 from unit_tests.lake.inline_engine import InlineEngine
 from unit_tests.lake.lake import Lake
 from unit_tests.lake.messages import JsonObject, complete, records, schema_of, state, stream
-from unit_tests.sync.deaths import FATES, dies_at
 from unit_tests.sync.hidden_values import in_other_forms, unpacked
+from unit_tests.sync.process_ends import FATES, ends_at
 
 NUMBER = 7_310_294_718_225
 """The id of the person to forget. No other value has its bytes."""
@@ -166,7 +166,7 @@ def dying_everywhere(
     """
     run, at = command or (lambda: lake.forget({"id": NUMBER})), start
     while True:
-        with dies_at(lake, at // 2 + 1, FATES[at % 2]) as seen:
+        with ends_at(lake, at // 2 + 1, FATES[at % 2]) as seen:
             run()
         if len(seen) <= at // 2:
             return

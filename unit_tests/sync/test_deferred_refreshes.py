@@ -18,11 +18,11 @@ from destination_s3_spark.tables.updates.waiting import MOST_RUNS
 from unit_tests.lake.lake import Lake
 from unit_tests.lake.messages import catalog as catalog_of
 from unit_tests.lake.messages import complete, schema_of, state, stream
-from unit_tests.sync.deaths import deaths, dies_at
 from unit_tests.sync.dedup_lake import contents, dedup_catalog, fresh, rows, runs, sync, table
+from unit_tests.sync.process_ends import ends, ends_at
 
-STEP = 5
-"""With each commit, one death in so many is tried."""
+STEP = 9
+"""With each commit, one end of a process in so many is tried."""
 NO_TIME = {"time": MergeTime(timedelta())}
 BEFORE = {i: f"{i} of 1" for i in range(100)}
 REFRESHED = {i: f"{i} of 2" for i in range(7)}
@@ -170,18 +170,18 @@ def test_columns_of_a_waiting_refresh_stay_when_a_later_sync_does_not_declare_th
 
 def test_a_sync_may_die_at_any_request_beside_a_waiting_refresh(s3_settings: S3Settings, tmp_path: Path) -> None:
     lake = Lake(s3_settings, tmp_path)
-    for number, (call, fate) in enumerate(deaths(STEP), 1):
+    for number, (call, end) in enumerate(ends(STEP), 1):
         generation = 2 * number
         lake.merge_limits = {}
         sync(lake, 1, range(20), generation=generation - 1, minimum=generation - 1)
         lake.merge_limits = NO_TIME
         sync(lake, 2, range(7), generation=generation, minimum=generation)
         lake.merge_limits = NO_TIME if number % 2 else {}
-        with dies_at(lake, call, fate) as seen:
+        with ends_at(lake, call, end) as seen:
             sync(lake, 3, [3, 200], generation=generation)
         lake.merge_limits = NO_TIME
         sync(lake, 3, [3, 200], generation=generation)  # the next attempt
-        assert fresh_table(lake) == REFRESHED | {3: "3 of 3", 200: "200 of 3"}, f"{fate.value} of call {call} ({seen[-1]})"
+        assert fresh_table(lake) == REFRESHED | {3: "3 of 3", 200: "200 of 3"}, f"{end} at call {call} ({seen[-1]})"
         assert table(lake) in ({i: f"{i} of 1" for i in range(20)}, REFRESHED, fresh_table(lake))
         assert lake.memory.uploads == {}
         if len(seen) < call:
@@ -193,7 +193,7 @@ def test_a_sync_may_die_at_any_request_beside_a_waiting_refresh(s3_settings: S3S
 @pytest.mark.parametrize("generations", [True, False], ids=["generations", "no generations"])
 def test_another_refresh_may_die_at_any_request(s3_settings: S3Settings, tmp_path: Path, generations: bool) -> None:
     lake = Lake(s3_settings, tmp_path)
-    for number, (call, fate) in enumerate(deaths(STEP), 1):
+    for number, (call, end) in enumerate(ends(STEP), 1):
         for before, (ids, limits) in enumerate([(20, {}), (7, NO_TIME)], 3 * number):
             lake.merge_limits = limits
             sync(lake, before % 3 + 1, range(ids), generation=before, minimum=before)
@@ -201,13 +201,13 @@ def test_another_refresh_may_die_at_any_request(s3_settings: S3Settings, tmp_pat
         catalog = dedup_catalog(generation=generation, minimum=generation, mode="append_dedup" if generations else "overwrite")
         catalog["streams"][0]["sync_id"] = 3 * number + 2
         lake.merge_limits = NO_TIME if number % 2 else {}
-        with dies_at(lake, call, fate) as seen:
+        with ends_at(lake, call, end) as seen:
             lake.sync(catalog, [rows([{"id": i, "note": f"{i} of 3"} for i in (3, 200)], 3), state(3), complete()])
         lake.merge_limits = {}
         sync(lake, 4, [6], generation=generation)
         new, last = {3: "3 of 3", 200: "200 of 3"}, {6: "6 of 4"}
         found = table(lake)
-        assert found in (REFRESHED | last, REFRESHED | new | last, new | last), f"{fate.value} of call {call} ({seen[-1]})"
+        assert found in (REFRESHED | last, REFRESHED | new | last, new | last), f"{end} at call {call} ({seen[-1]})"
         assert lake.memory.uploads == {}
         if len(seen) < call:
             break

@@ -22,8 +22,8 @@ from destination_s3_spark.tables.updates.resources import MergeTime
 from unit_tests.lake.lake import Lake
 from unit_tests.lake.messages import complete, state
 from unit_tests.sampling import sample
-from unit_tests.sync.deaths import deaths, dies_at
 from unit_tests.sync.logged_lake import manifests, records_of
+from unit_tests.sync.process_ends import ends, ends_at
 from unit_tests.sync.versioned_lake import (
     COLUMNS,
     HISTORY,
@@ -43,8 +43,8 @@ from unit_tests.sync.versioned_lake import (
     users,
 )
 
-STEP = 5
-"""With each commit, one death in so many is tried."""
+STEP = 13
+"""With each commit, one end of a process in so many is tried."""
 PAGE = Path(__file__).parents[2] / "docs" / "history.md"
 
 
@@ -423,16 +423,16 @@ def test_versions_expire_in_files_that_are_written_anew(lake: Lake, monkeypatch:
 def test_a_sync_of_a_table_with_a_history_may_die_at_any_request(lake: Lake, refreshes: bool) -> None:
     life = Life(lake, random.Random(1))
     sync(lake, *life.new(9))
-    for call, fate in deaths(STEP):
+    for call, end in ends(STEP):
         changes = life.new(0 if refreshes else 3)
         life.delete_without_a_word(1 if refreshes else 0)
         life.changes += [Change(9, life.now, {"name": f"n{life.now}", "amount": call})] if refreshes else []
         lake.started_at = moment(life.now)
-        with dies_at(lake, call, fate) as seen:
+        with ends_at(lake, call, end) as seen:
             life.send_all(lake) if refreshes else sync(lake, *changes)
         life.send_all(lake) if refreshes else sync(lake, *changes)  # the next attempt
         rows = history(lake)
-        assert list(life.missing(rows)) == [], f"call {call} ({seen[-1]})"
+        assert list(life.missing(rows)) == [], f"{end} at call {call} ({seen[-1]})"
         assert lake.memory.uploads == {}
         if len(seen) < call:
             break

@@ -22,16 +22,16 @@ from destination_s3_spark.tables.publishers.publication import ShownTable, rival
 from unit_tests.lake.lake import Lake
 from unit_tests.lake.messages import complete, state
 from unit_tests.sampling import sample
-from unit_tests.sync.deaths import deaths, dies_at
 from unit_tests.sync.delta_lake import join_every_third_file
+from unit_tests.sync.process_ends import ends, ends_at
 from unit_tests.sync.versioned_lake import COLUMNS, FIRST, HISTORY, Change, Life, brief, history, refresh, sync, users
 from unit_tests.tables.publishers.delta_readers import DeltaReaders
 from unit_tests.tables.publishers.iceberg.lake import reader
 
 ROOT = "lake/airbyte_history/users/"
 MANIFEST = f"{ROOT}_symlink_format_manifest/manifest"
-DEATHS_APART = 21
-"""With each commit, one death in so many is tried."""
+ENDS_APART = 81
+"""With each commit, one end of a process in so many is tried."""
 COLUMN_NAMES = ("id", "name", "amount", "_valid_from", "_valid_to", "_is_current", "_is_deleted")
 
 
@@ -162,9 +162,9 @@ def test_a_history_that_is_switched_off_stays_as_it_was_shown(lake: Lake) -> Non
 def test_a_sync_may_die_at_any_request_and_repair_shows_its_history(lake: Lake) -> None:
     life = Life(lake, random.Random(1))
     sync(lake, *life.new(9))
-    for call, fate in deaths(DEATHS_APART):
+    for call, end in ends(ENDS_APART):
         changes = life.new(3)
-        with dies_at(lake, call, fate) as seen:
+        with ends_at(lake, call, end) as seen:
             sync(lake, *changes)
         repaired(lake)
         expect_shown(lake)

@@ -15,12 +15,12 @@ from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.updates.resources import MergeTime
 from unit_tests.lake.lake import Lake
 from unit_tests.lake.messages import complete
-from unit_tests.sync.deaths import deaths, dies_at
 from unit_tests.sync.logged_lake import CDC, COLUMNS, DATA, KEYS, Source, cdc_catalog, manifests, records_of, run, stored
+from unit_tests.sync.process_ends import ends, ends_at
 from unit_tests.sync.reference_changes import PLACEHOLDER, Record, Row, Table, replayed
 
-STEP = 5
-"""With each commit, one death in so many is tried."""
+STEP = 9
+"""With each commit, one end of a process in so many is tried."""
 NEVER, NO_TIME = [{"stream": "*", "when_runs_mb": 1_000_000}], {"time": MergeTime(timedelta())}
 START = datetime(2026, 1, 1, tzinfo=UTC)
 FORMS = [
@@ -184,7 +184,7 @@ def test_a_refresh_may_die_at_any_request(make_lake: Callable[..., Lake], waits:
     lake, source, chance = make_lake(tables={"cdc_deletion_mode": "soft"}), Source(), random.Random(4)
     run(lake, [source.record(id_, 1, name="first") for id_ in range(20)], 1)
     known = set(range(20))
-    for number, (call, fate) in enumerate(deaths(STEP), 1):
+    for number, (call, end) in enumerate(ends(STEP), 1):
         waiting = [source.record(chance.randrange(20), number, name=f"late {number}")]
         lake.options = {**lake.options, "tables": {"cdc_deletion_mode": "soft", "merge": NEVER}}
         run(lake, waiting, 10 * number, cdc_catalog(number))
@@ -192,12 +192,12 @@ def test_a_refresh_may_die_at_any_request(make_lake: Callable[..., Lake], waits:
         rows = {id_: f"{chance.randrange(3)}" for id_ in chance.sample(range(20), 12)}
         sent = [source.record(id_, 1, name=name) for id_, name in rows.items()]
         lake.merge_limits = NO_TIME if waits else {}
-        with dies_at(lake, call, fate) as seen:
+        with ends_at(lake, call, end) as seen:
             refresh(lake, sent, 10 * number + 1, number + 1)
         lake.merge_limits = {}
         refresh(lake, sent, 10 * number + 1, number + 1)  # the next attempt
 
-        at = f"{fate.value} of call {call} ({seen[-1]})"
+        at = f"{end} at call {call} ({seen[-1]})"
         found: dict[int, Row] = {}
         for manifest in manifests(lake):
             found = replayed(found, records_of(lake, manifest), COLUMNS)

@@ -20,13 +20,13 @@ from destination_s3_spark.tables.updates.resources import MergeTime
 from unit_tests.lake.lake import Lake
 from unit_tests.lake.messages import JsonObject, catalog, complete, records, state, stream
 from unit_tests.sampling import sample
-from unit_tests.sync.deaths import deaths, dies_at
 from unit_tests.sync.logged_lake import CDC, COLUMNS, DATA, cdc_catalog, lines, manifests, records_of, stored
+from unit_tests.sync.process_ends import ends, ends_at
 from unit_tests.sync.reference_changes import Record, Row, replayed
 
 HISTORIES = 12
-STEP = 5
-"""With each commit, one death in so many is tried."""
+STEP = 9
+"""With each commit, one end of a process in so many is tried."""
 SYNCS = 14
 KEYS = 12
 NEVER = [{"stream": "*", "when_runs_mb": 1_000_000}]
@@ -151,17 +151,17 @@ def test_a_table_whose_merges_wait_ends_as_one_that_is_merged_in_every_sync(
 @pytest.mark.parametrize("merge", [NEVER, NOW], ids=["combining", "merging"])
 def test_a_sync_of_a_table_with_waiting_rows_may_die_at_any_request(s3_settings: S3Settings, tmp_path: Path, merge: list[Any]) -> None:
     lake, number = Lake(s3_settings, tmp_path), 0
-    for call, fate in deaths(STEP):
+    for call, end in ends(STEP):
         for _ in range(3):  # the fourth run is one too many
             number += 1
             sync(lake, NEVER if number > 1 else NOW, number)
         number += 1
-        with dies_at(lake, call, fate) as seen:
+        with ends_at(lake, call, end) as seen:
             sync(lake, merge, number)
         acknowledged = {one["state"]["stream"]["stream_state"]["cursor"] for one in lake.states}
         sync(lake, NOW, number)  # the next attempt
         ids = lake.ids_in_folder()
-        assert acknowledged | {0, number} <= set(ids), f"{fate.value} of call {call} ({seen[-1]}): an acknowledged row is lost"
+        assert acknowledged | {0, number} <= set(ids), f"{end} at call {call} ({seen[-1]}): an acknowledged row is lost"
         assert len(set(ids)) == len(ids)
         assert not lake.live(FileKind.DELTA)
         assert lake.memory.uploads == {}

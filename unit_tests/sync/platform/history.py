@@ -11,12 +11,12 @@ from typing import Any
 
 from destination_s3_spark.errors import FailureType
 from unit_tests.lake.lake import Lake
-from unit_tests.sync.deaths import FATES
 from unit_tests.sync.platform.connection import OVERWRITES, Connection, Definition, Job, JobKind
 from unit_tests.sync.platform.destination import Death, Destination, Ended
 from unit_tests.sync.platform.ideal import End, IdealTable, Part, Rows, ends, is_held_back
 from unit_tests.sync.platform.orchestrator import Orchestrator, StreamName, name_of
 from unit_tests.sync.platform.scripted import Feed, Row, ScriptedSource, Speaks, blobs_of
+from unit_tests.sync.process_ends import FATES
 
 MODES = (
     ("full_refresh", "append"),
