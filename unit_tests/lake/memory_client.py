@@ -163,18 +163,22 @@ class MemoryClient:
 
         return self._answered(bucket, "ListObjectsV2", Prefix, {"Delimiter": Delimiter, "MaxKeys": MaxKeys, **more}, effect)
 
-    def list_object_versions(self, Bucket: str, Prefix: str = "", KeyMarker: str = "", **more: Any) -> dict[str, Any]:
+    def list_object_versions(
+        self, Bucket: str, Prefix: str = "", KeyMarker: str = "", VersionIdMarker: str = "", MaxKeys: int | None = None, **more: Any
+    ) -> dict[str, Any]:
         bucket = _bucket(Bucket, "ListObjectVersions")
 
         def effect() -> dict[str, Any]:
-            keys = [key for key in sorted(bucket.versions) if key.startswith(Prefix) and key > KeyMarker]
-            page = keys[: bucket.page_size]
-            every = [(key, one, one is bucket.versions[key][-1]) for key in page for one in reversed(bucket.versions[key])]
-            versions = [{**_listed(key, one), "VersionId": one.id, "IsLatest": last} for key, one, last in every if one.body is not None]
-            markers = [{"Key": key, "VersionId": one.id, "IsLatest": last} for key, one, last in every if one.body is None]
+            keys = [key for key in sorted(bucket.versions) if key.startswith(Prefix) and key >= KeyMarker]
+            every = [(key, one, one is bucket.versions[key][-1]) for key in keys for one in reversed(bucket.versions[key])]
+            before = [index for index, (key, one, _) in enumerate(every, 1) if key == KeyMarker and VersionIdMarker in ("", one.id)]
+            rest = every[before[-1] :] if before else every
+            page = rest[: min(MaxKeys or bucket.page_size, bucket.page_size)]
+            versions = [{**_listed(key, one), "VersionId": one.id, "IsLatest": last} for key, one, last in page if one.body is not None]
+            markers = [{"Key": key, "VersionId": one.id, "IsLatest": last} for key, one, last in page if one.body is None]
             return _answer(
-                IsTruncated=len(keys) > len(page),
-                **({"NextKeyMarker": page[-1], "NextVersionIdMarker": "null"} if len(keys) > len(page) else {}),
+                IsTruncated=len(rest) > len(page),
+                **({"NextKeyMarker": page[-1][0], "NextVersionIdMarker": page[-1][1].id} if len(rest) > len(page) else {}),
                 **({"Versions": versions} if versions else {}),
                 **({"DeleteMarkers": markers} if markers else {}),
             )
@@ -256,15 +260,15 @@ class MemoryClient:
 
         return self._answered(bucket, "AbortMultipartUpload", Key, {"UploadId": UploadId, **more}, effect)
 
-    def list_multipart_uploads(self, Bucket: str, Prefix: str = "", KeyMarker: str = "", **more: Any) -> dict[str, Any]:
+    def list_multipart_uploads(
+        self, Bucket: str, Prefix: str = "", KeyMarker: str = "", UploadIdMarker: str = "", MaxUploads: int | None = None, **more: Any
+    ) -> dict[str, Any]:
         bucket = _bucket(Bucket, "ListMultipartUploads")
 
         def effect() -> dict[str, Any]:
-            every = [(upload.key, upload_id) for upload_id, upload in bucket.open_uploads.items()]
-            found = sorted(one for one in every if one[0].startswith(Prefix) and one[0] > KeyMarker)
-            page = found[: bucket.page_size]
-            while len(found) > len(page) and found[len(page)][0] == page[-1][0]:  # the marker names a key, so a key's uploads stay together
-                page.append(found[len(page)])
+            every = sorted((upload.key, upload_id) for upload_id, upload in bucket.open_uploads.items() if upload.key.startswith(Prefix))
+            found = [one for one in every if one[0] > KeyMarker or (UploadIdMarker and one > (KeyMarker, UploadIdMarker))]
+            page = found[: min(MaxUploads or bucket.page_size, bucket.page_size)]
             return _answer(
                 IsTruncated=len(found) > len(page),
                 **({"NextKeyMarker": page[-1][0], "NextUploadIdMarker": page[-1][1]} if len(found) > len(page) else {}),
@@ -277,6 +281,9 @@ class MemoryClient:
         return _Pages(getattr(self, operation))
 
 
+_MARKERS = ("ContinuationToken", "KeyMarker", "UploadIdMarker", "VersionIdMarker")
+
+
 @dataclass(frozen=True)
 class _Pages:
     operation: Callable[..., dict[str, Any]]
@@ -285,8 +292,7 @@ class _Pages:
         page = self.operation(**parameters)
         yield page
         while page["IsTruncated"]:
-            markers = {"ContinuationToken": "NextContinuationToken", "KeyMarker": "NextKeyMarker"}
-            page = self.operation(**parameters, **{name: page[next_] for name, next_ in markers.items() if next_ in page})
+            page = self.operation(**parameters, **{name: page[f"Next{name}"] for name in _MARKERS if f"Next{name}" in page})
             yield page
 
 

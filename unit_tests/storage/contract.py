@@ -36,6 +36,8 @@ class Traits:
     """Else objects are in the order of folders, and uploads in any."""
     names_missing_sources: bool = True
     """Its error for a missing source of a copy is NoSuchKey."""
+    pages_uploads: bool = True
+    """It lists no more uploads at a time than it is asked for."""
     refuses_replaced_parts: bool = True
     """It completes no upload with a part that was sent again since. Else the object has the old part."""
     refuses_unknown_buckets: bool = True
@@ -53,6 +55,7 @@ TRAITS = {
         keeps_old_versions_when_suspended=False,
         limits_deletions=False,
         names_missing_sources=False,
+        pages_uploads=False,
         says_that_uploads_are_gone=False,
     ),
     "ceph": Traits(  # release 16
