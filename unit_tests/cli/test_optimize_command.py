@@ -72,7 +72,7 @@ def test_a_compaction_killed_at_any_call_loses_and_doubles_nothing(lake: Lake, f
     for number in range(2):
         connector.write(CATALOG, messages(number)).expect_success()
     before, seen = lake.manifest(), set()
-    for call in deaths(lake, lambda: operate(connector, "optimize"), fate):
+    for call in deaths(lake, lambda: operate(connector, "optimize", "--stream", "users"), fate):
         seen.add(call.action)
         lake.verify()
         dead, manifest = lake.ids(), lake.manifest()

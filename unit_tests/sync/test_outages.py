@@ -35,6 +35,7 @@ def test_a_store_that_stays_down_in_mid_sync_gets_no_further_state(lake: Lake, o
     lake.memory.hook = None
     assert lake.cursors() == [1]
     lake.verify()
+    assert lake.ids() == [1]
     lake.sync(CATALOG, [*users([2]), state(2), complete()])
     lake.verify_at_rest()
     assert lake.ids() == [1, 2]
