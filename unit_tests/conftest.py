@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import http.client
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import pyarrow as pa
@@ -34,6 +32,7 @@ from unit_tests.lake import memory_s3
 from unit_tests.lake.memory_client import SERVER
 from unit_tests.moto_server import MotoServer
 from unit_tests.places import table_of
+from unit_tests.s3_proxy import Call, Reply, S3Proxy
 from unit_tests.schema.of_arrow import recorded
 
 REGION = "us-east-1"
@@ -90,140 +89,6 @@ def served_settings(make_served_bucket: Callable[[], S3Settings]) -> S3Settings:
 def bucket(s3_settings: S3Settings) -> str:
     """The name of the test's bucket."""
     return s3_settings.bucket
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """An HTTP answer."""
-
-    status: int
-    body: bytes = b""
-    headers: dict[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def error(cls, status: int, code: str, **headers: str) -> Reply:
-        """An error as S3 spells it."""
-        return cls(status, f"<Error><Code>{code}</Code><Message>scripted</Message></Error>".encode(), headers)
-
-
-@dataclass(slots=True)
-class Call:
-    """One request on its way to the server."""
-
-    method: str
-    target: str
-    headers: dict[str, str]
-    body: bytes
-    server: str
-
-    @property
-    def operation(self) -> str:
-        """S3's name of the call."""
-        query = parse_qs(urlsplit(self.target).query, keep_blank_values=True)
-        if "partNumber" in query:
-            return "UploadPartCopy" if "x-amz-copy-source" in self.headers else "UploadPart"
-        if "uploads" in query:
-            return {"POST": "CreateMultipartUpload", "GET": "ListMultipartUploads"}[self.method]
-        if "uploadId" in query:
-            return {"POST": "CompleteMultipartUpload", "DELETE": "AbortMultipartUpload"}[self.method]
-        if "list-type" in query:
-            return "ListObjectsV2"
-        if "delete" in query:
-            return "DeleteObjects"
-        if "versions" in query:
-            return "ListObjectVersions"
-        return {"GET": "GetObject", "HEAD": "HeadObject", "PUT": "PutObject", "POST": "STS", "DELETE": "DeleteObject"}[self.method]
-
-    def forward(self) -> Reply:
-        """The server's own answer."""
-        connection = _connection(self.server)
-        headers = {name: value for name, value in self.headers.items() if name not in {"expect", "connection", "accept-encoding"}}
-        try:
-            connection.request(self.method, self.target, self.body, headers)
-            answer = connection.getresponse()
-            body = answer.read()
-        except (OSError, http.client.HTTPException):
-            connection.close()  # else it would wait for this answer
-            raise
-        kept = {
-            name: value for name, value in answer.getheaders() if name.lower() not in {"connection", "transfer-encoding", "date", "server"}
-        }
-        return Reply(answer.status, body, kept)
-
-
-_OPEN = threading.local()
-
-
-def _connection(server: str) -> http.client.HTTPConnection:
-    """This thread's connection to a server."""
-    opened: dict[str, http.client.HTTPConnection] = _OPEN.__dict__
-    if server not in opened:
-        opened[server] = http.client.HTTPConnection(server, timeout=30)
-    return opened[server]
-
-
-class S3Proxy:
-    """Passes calls on to the S3 server unless `script` answers: it returns a Reply, or None for a connection that breaks."""
-
-    def __init__(self, server: str) -> None:
-        self.calls: list[Call] = []
-        self.script: Callable[[Call], Reply | None] = Call.forward
-        proxy = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            disable_nagle_algorithm = True  # headers and body are two writes
-
-            def do(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                headers = {name.lower(): value for name, value in self.headers.items()}
-                call = Call(self.command, self.path, headers, body, server)
-                proxy.calls.append(call)
-                reply = proxy.script(call)
-                if reply is None:
-                    self.close_connection = True
-                    return
-                self.send_response(reply.status)
-                for name, value in ({"Content-Length": str(len(reply.body))} | reply.headers).items():
-                    self.send_header(name, value)
-                self.end_headers()
-                if self.command != "HEAD":
-                    self.wfile.write(reply.body)
-
-            do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = do  # noqa: N815
-
-            def finish(self) -> None:
-                super().finish()
-                while _OPEN.__dict__:
-                    _OPEN.__dict__.popitem()[1].close()
-
-            def log_message(self, *_: object) -> None:
-                """Say nothing."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-
-    def operations(self) -> list[str]:
-        """The names of the calls so far."""
-        return [call.operation for call in self.calls]
-
-    def fail(self, operation: str, *replies: Reply | None, times: int | None = None) -> None:
-        """Answer calls of one operation with the replies in turn, the last one again and again, or `times` in all; pass on the rest."""
-        rest = list(replies) * (times or 1)
-
-        def script(call: Call) -> Reply | None:
-            if call.operation != operation or not rest:
-                return call.forward()
-            return rest.pop(0) if len(rest) > 1 or times is not None else rest[0]
-
-        self.script = script
-
-    def close(self) -> None:
-        """Stop listening."""
-        self._server.shutdown()
-        self._server.server_close()
 
 
 @pytest.fixture(scope="session")

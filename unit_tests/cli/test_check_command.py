@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from unit_tests.conftest import Reply, S3Proxy
 from unit_tests.lake.inline_connector import InlineConnector
 from unit_tests.lake.lake import Lake
 from unit_tests.lake.memory_bucket import Refusal
 from unit_tests.lake.messages import catalog
 from unit_tests.lake.shop import complete, state, stream, users
+from unit_tests.s3_proxy import Reply, S3Proxy
 
 
 def deny(lake: Lake, *actions: str) -> None:
@@ -93,4 +93,4 @@ def test_a_store_that_asks_for_patience_gets_it(lake: Lake, s3_proxy: S3Proxy, s
     s3_proxy.fail("PutObject", s3_error(503, "SlowDown"), times=1)
     outcome = lake.through(replace(lake.settings, endpoint=s3_proxy.endpoint)).connector().check()
     assert outcome.connection_status["status"] == "SUCCEEDED", outcome.describe()
-    assert s3_proxy.operations().count("PutObject") > 1
+    assert s3_proxy.actions().count("PutObject") > 1

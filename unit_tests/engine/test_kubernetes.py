@@ -16,9 +16,9 @@ from destination_s3_spark.engine.kubernetes import DRIVER_POD, IMAGE_VARIABLE, N
 from destination_s3_spark.errors import ConfigError, SyncError, TransientError
 from destination_s3_spark.sync.check import check_cluster
 from unit_tests.cases import each
-from unit_tests.conftest import Reply, S3Proxy
 from unit_tests.engine.masters import on as config_on
 from unit_tests.places import TEMPLATE
+from unit_tests.s3_proxy import Reply, S3Proxy
 
 OWN = "k8s://https://kubernetes.default.svc"
 OTHER = "k8s://https://127.0.0.1:6443"

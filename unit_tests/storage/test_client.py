@@ -18,7 +18,7 @@ from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import AccessKey, ClientLimits, S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
 from unit_tests.cases import each
-from unit_tests.conftest import Reply
+from unit_tests.s3_proxy import Reply
 
 ONCE = ClientLimits(attempts=1, connect_timeout_s=2, read_timeout_s=5)
 ROLE = "arn:aws:iam::123456789012:role/airbyte"
@@ -89,7 +89,7 @@ def test_secrets_show_neither_in_repr_nor_in_str_and_settings_travel_by_pickle()
 def test_an_endpoint_is_addressed_by_path_and_without_newer_checksums(proxied: S3Settings, s3_proxy: Any) -> None:
     use_every_call(proxied)
     assert all(call.target.startswith(f"/{proxied.bucket}") for call in s3_proxy.calls)
-    written = [call for call in s3_proxy.calls if call.operation in {"PutObject", "UploadPart"}]
+    written = [call for call in s3_proxy.calls if call.action in {"PutObject", "UploadPart"}]
     assert len(written) == 3
     assert not any(name.startswith(("x-amz-checksum", "x-amz-sdk-checksum")) for call in written for name in call.headers)
 
@@ -132,7 +132,7 @@ def test_arrow_asks_the_store_as_the_connector_does(s3_settings: S3Settings, add
 
 def test_no_body_waits_until_the_server_asks_for_it(proxied: S3Settings, s3_proxy: Any) -> None:
     use_every_call(proxied)
-    assert not [call.operation for call in s3_proxy.calls if "expect" in call.headers]
+    assert not [call.action for call in s3_proxy.calls if "expect" in call.headers]
 
 
 def test_a_body_is_sent_in_few_pieces(s3_settings: S3Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,14 +160,14 @@ def test_checksums_can_be_asked_for(proxied: S3Settings, s3_proxy: Any) -> None:
 
 def test_encryption_is_asked_for_where_an_object_begins_and_nowhere_else(proxied: S3Settings, s3_proxy: Any) -> None:
     use_every_call(replace(proxied, sse="aws:kms", kms_key_id="key-1"))
-    encrypted = {call.operation for call in s3_proxy.calls if call.headers.get("x-amz-server-side-encryption") == "aws:kms"}
+    encrypted = {call.action for call in s3_proxy.calls if call.headers.get("x-amz-server-side-encryption") == "aws:kms"}
     assert encrypted == {"PutObject", "CreateMultipartUpload"}
-    assert {call.operation for call in s3_proxy.calls if call.headers.get("x-amz-server-side-encryption-aws-kms-key-id")} == encrypted
+    assert {call.action for call in s3_proxy.calls if call.headers.get("x-amz-server-side-encryption-aws-kms-key-id")} == encrypted
 
 
 def test_the_expected_owner_goes_with_every_call(proxied: S3Settings, s3_proxy: Any) -> None:
     use_every_call(replace(proxied, expected_bucket_owner="123456789012"))
-    assert len({call.operation for call in s3_proxy.calls}) == 11
+    assert len({call.action for call in s3_proxy.calls}) == 11
     assert all(call.headers.get("x-amz-expected-bucket-owner") == "123456789012" for call in s3_proxy.calls)
 
 
@@ -246,13 +246,13 @@ def test_the_identity_of_a_pod_signs_the_calls_or_assumes_the_role_of_another_ac
 
 def test_access_keys_of_the_configuration_go_before_a_role(proxied: S3Settings, s3_proxy: Any, base_credentials: None) -> None:
     S3Store(replace(proxied, role_arn=ROLE, limits=ONCE)).put("k", b"x")
-    assert s3_proxy.operations() == ["PutObject"]
+    assert s3_proxy.actions() == ["PutObject"]
     assert "Credential=test-key/" in s3_proxy.calls[0].headers["authorization"]
 
 
 def test_a_role_that_may_not_be_assumed_is_named_as_the_reason(proxied: S3Settings, s3_proxy: Any, base_credentials: None) -> None:
     body = b"<ErrorResponse><Error><Code>AccessDenied</Code><Message>m</Message></Error></ErrorResponse>"
-    s3_proxy.script = lambda call: replace(call.forward(), status=403, body=body, headers={}) if call.operation == "STS" else call.forward()
+    s3_proxy.script = lambda call: replace(call.forward(), status=403, body=body, headers={}) if call.action == "STS" else call.forward()
     with pytest.raises(ConfigError, match=r"sts:AssumeRole.*trust policy"):
         S3Store(replace(proxied, credentials=None, role_arn=ROLE, region="eu-west-2", limits=ONCE)).put("k", b"x")
 

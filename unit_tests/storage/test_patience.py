@@ -143,7 +143,7 @@ def hang(s3_proxy: Any) -> Iterator[Callable[..., None]]:
 
     def begin(*operations: str) -> None:
         def script(call: Any) -> Any:
-            if operations and call.operation not in operations:
+            if operations and call.action not in operations:
                 return call.forward()
             released.wait(30)
             return None
@@ -161,8 +161,8 @@ def test_one_budget_holds_for_all_calls_to_a_store_that_never_answers(impatient:
             impatient.create("block", b"x")
         with pytest.raises(TransientError, match="did not answer"):
             impatient.get("block")
-    assert s3_proxy.operations().count("PutObject") <= 3
-    assert s3_proxy.operations().count("GetObject") == 1
+    assert s3_proxy.actions().count("PutObject") <= 3
+    assert s3_proxy.actions().count("GetObject") == 1
 
 
 def test_puts_that_hang_are_given_up_though_gets_are_answered(impatient: S3Store, s3_proxy: Any, hang: Callable[..., None]) -> None:
@@ -172,7 +172,7 @@ def test_puts_that_hang_are_given_up_though_gets_are_answered(impatient: S3Store
             impatient.create("block", b"x")
         with pytest.raises(ObjectNotFound):
             impatient.get("block")
-    assert s3_proxy.operations().count("PutObject") <= 3
+    assert s3_proxy.actions().count("PutObject") <= 3
 
 
 def test_a_body_that_never_comes_is_given_up_with_the_same_patience(s3_settings: S3Settings) -> None:

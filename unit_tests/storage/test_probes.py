@@ -21,7 +21,7 @@ def probe(s3_settings: S3Settings, s3_proxy: Any) -> UploadProbe:
 def test_a_probe_uploads_a_part_and_takes_it_back(probe: UploadProbe, s3_settings: S3Settings, s3_proxy: Any) -> None:
     try_upload(probe)
 
-    assert s3_proxy.operations() == ["CreateMultipartUpload", "UploadPart", "AbortMultipartUpload"]
+    assert s3_proxy.actions() == ["CreateMultipartUpload", "UploadPart", "AbortMultipartUpload"]
     store = S3Store(s3_settings)
     assert [*store.list(""), *store.list_uploads("")] == []
 

@@ -107,7 +107,7 @@ def test_a_row_group_of_parquet_takes_one_request_beside_the_footers(opened: Ope
 def test_a_small_parquet_file_takes_one_request(opened: Opened, s3_proxy: Any) -> None:
     body = parquet(1000)
     assert pq.ParquetFile(opened(body), pre_buffer=True).read().equals(pq.ParquetFile(io.BytesIO(body)).read())
-    assert s3_proxy.operations() == ["GetObject"]
+    assert s3_proxy.actions() == ["GetObject"]
 
 
 @pytest.mark.parametrize(

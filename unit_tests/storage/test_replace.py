@@ -18,7 +18,7 @@ Refuse = Callable[..., Any]
 
 def answering(refusal: Any, condition: Callable[[dict[str, str]], bool]) -> Callable[[Any], Any]:
     """A store that answers like this to puts whose condition is so."""
-    return lambda call: refusal if call.operation == "PutObject" and condition(call.headers) else call.forward()
+    return lambda call: refusal if call.action == "PutObject" and condition(call.headers) else call.forward()
 
 
 STORES = {
@@ -65,4 +65,4 @@ def test_a_single_writer_replaces_without_a_condition(s3_settings: S3Settings, s
     store = S3Store(replace(s3_settings, endpoint=s3_proxy.endpoint, single_writer=True, limits=ONCE))
     store.replace("k", b"1", {}, None)
     store.replace("k", b"2", {}, "unknown")
-    assert s3_proxy.operations() == ["PutObject", "PutObject"]
+    assert s3_proxy.actions() == ["PutObject", "PutObject"]

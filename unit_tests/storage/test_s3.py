@@ -22,7 +22,7 @@ from destination_s3_spark.storage.object_store import (
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import ClientLimits, S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
-from unit_tests.conftest import Call, Reply, S3Proxy
+from unit_tests.s3_proxy import Call, Reply, S3Proxy
 from unit_tests.storage.limits import ONCE, TWICE
 
 Refuse = Callable[..., Any]
@@ -69,7 +69,7 @@ def test_an_object_that_is_too_large_is_not_read(store: S3Store) -> None:
 
 def test_listing_follows_pages_in_key_order(behind_proxy: S3Store, s3_proxy: Any) -> None:
     def small_pages(call: Any) -> Any:
-        if call.operation == "ListObjectsV2":
+        if call.action == "ListObjectsV2":
             call.target += "&max-keys=2"
         return call.forward()
 
@@ -77,17 +77,17 @@ def test_listing_follows_pages_in_key_order(behind_proxy: S3Store, s3_proxy: Any
     for name in ("p/b", "p/a", "p/d", "p/c", "p/e", "q"):
         behind_proxy.put(name, b"x")
     assert [info.key for info in behind_proxy.list("p/")] == ["p/a", "p/b", "p/c", "p/d", "p/e"]
-    assert s3_proxy.operations().count("ListObjectsV2") == 3
+    assert s3_proxy.actions().count("ListObjectsV2") == 3
 
 
 def test_delete_goes_in_batches_of_a_thousand_and_absent_keys_are_fine(behind_proxy: S3Store, s3_proxy: Any) -> None:
     behind_proxy.put("k7", b"x")
     behind_proxy.delete([f"k{number}" for number in range(2100)])
     assert behind_proxy.head("k7") is None
-    assert s3_proxy.operations().count("DeleteObjects") == 3
-    assert all("content-md5" in call.headers for call in s3_proxy.calls if call.operation == "DeleteObjects")
+    assert s3_proxy.actions().count("DeleteObjects") == 3
+    assert all("content-md5" in call.headers for call in s3_proxy.calls if call.action == "DeleteObjects")
     behind_proxy.delete([])
-    assert s3_proxy.operations().count("DeleteObjects") == 3
+    assert s3_proxy.actions().count("DeleteObjects") == 3
 
 
 def deletion_error(key: str, code: str) -> bytes:
@@ -189,7 +189,7 @@ def test_a_passing_fault_is_retried(s3_settings: S3Settings, s3_proxy: Any, s3_e
         store.complete_upload(stage(store, "k", limits=TWICE))
     else:
         CALLS[operation](store)
-    assert s3_proxy.operations().count(operation) >= 2
+    assert s3_proxy.actions().count(operation) >= 2
 
 
 def test_a_body_cut_short_is_read_again(behind_proxy: S3Store, s3_proxy: Any, s3_error: Refuse) -> None:
@@ -264,7 +264,7 @@ def test_a_single_writer_creates_without_a_condition(s3_settings: S3Settings, s3
     store.create("k", b"first")
     with pytest.raises(ObjectExists):
         store.create("k", b"second")
-    assert s3_proxy.operations() == ["HeadObject", "PutObject", "HeadObject"]
+    assert s3_proxy.actions() == ["HeadObject", "PutObject", "HeadObject"]
     assert not any("if-none-match" in call.headers for call in s3_proxy.calls)
 
 
@@ -291,7 +291,7 @@ def test_an_upload_that_may_have_begun_or_cannot_be_aborted_is_counted(s3_settin
     store.put("source", b"x")
 
     def refusing(operations: Sequence[str], call: Call) -> Any:
-        return s3_error(503, "SlowDown") if call.operation in operations else call.forward()
+        return s3_error(503, "SlowDown") if call.action in operations else call.forward()
 
     before = doubtful_uploads()
     for failing in (["CreateMultipartUpload"], ["UploadPart", "UploadPartCopy", "AbortMultipartUpload"]):
@@ -311,7 +311,7 @@ def test_an_upload_that_was_begun_twice_is_counted(s3_settings: S3Settings, s3_p
 
     def lose_first(call: Any) -> Any:
         reply = call.forward()
-        return None if call.operation == "CreateMultipartUpload" and s3_proxy.operations().count(call.operation) == 1 else reply
+        return None if call.action == "CreateMultipartUpload" and s3_proxy.actions().count(call.action) == 1 else reply
 
     s3_proxy.script = lose_first
     before = doubtful_uploads()

@@ -136,7 +136,7 @@ def test_parts_of_a_copy_are_signed_by_their_own_hash_and_the_common_bytes_are_h
         copy.write(b"end of the copy")
         for staged in (file.stage(), copy.stage()):
             store.complete_upload(staged)
-    signed = sorted(call.headers["x-amz-content-sha256"] for call in s3_proxy.calls if call.operation == "UploadPart")
+    signed = sorted(call.headers["x-amz-content-sha256"] for call in s3_proxy.calls if call.action == "UploadPart")
     bodies = [body[start:end] for body in map(store.get, ("k", "copy")) for start, end in ((0, 10 * MIB), (10 * MIB, None))]
     assert signed == sorted(hashlib.sha256(body).hexdigest() for body in bodies)
     assert sorted(hashed) == [2 * MIB, 10 * MIB]
@@ -163,7 +163,7 @@ def test_parts_that_finish_out_of_order_are_listed_in_order(store: S3Store, prox
 
 def test_writing_waits_while_two_parts_are_in_flight(proxied: S3Settings, s3_proxy: Any) -> None:
     released = threading.Event()
-    s3_proxy.script = lambda call: (call.operation != "UploadPart" or released.wait(20)) and call.forward()
+    s3_proxy.script = lambda call: (call.action != "UploadPart" or released.wait(20)) and call.forward()
     with sink(proxied) as file:
         file.write(bytes(2 * FIRST_PART_BYTES))
         writer = threading.Thread(target=file.write, args=(bytes(FIRST_PART_BYTES),))
@@ -183,8 +183,8 @@ def test_a_part_that_fails_stops_the_writing_and_the_upload_is_aborted(
     s3_proxy.fail("UploadPart", s3_error(status, code))
     with pytest.raises(error, match="part 1"):
         write_and_stage(proxied, 10 * FIRST_PART_BYTES)
-    assert "AbortMultipartUpload" in s3_proxy.operations()
-    assert s3_proxy.operations().count("UploadPart") <= 4
+    assert "AbortMultipartUpload" in s3_proxy.actions()
+    assert s3_proxy.actions().count("UploadPart") <= 4
     assert list(store.list_uploads("")) == []
 
 

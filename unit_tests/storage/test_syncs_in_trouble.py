@@ -65,19 +65,19 @@ def test_appends_merges_and_refreshes_survive_what_a_store_does_to_them(
         lake.verify_at_rest()
 
     def fail_twice(call: Any) -> Any:
-        refused[call.operation] += 1
-        if call.operation not in (*WRITING_ACTIONS, *READING_ACTIONS) or refused[call.operation] > 2:
+        refused[call.action] += 1
+        if call.action not in (*WRITING_ACTIONS, *READING_ACTIONS) or refused[call.action] > 2:
             return call.forward()
-        return s3_error(503, "SlowDown") if refused[call.operation] == 1 else s3_error(500, "InternalError")
+        return s3_error(503, "SlowDown") if refused[call.action] == 1 else s3_error(500, "InternalError")
 
     def hide_hints_too(call: Any) -> Any:
-        is_hint = call.operation == "GetObject" and "hint.json" in call.target
+        is_hint = call.action == "GetObject" and "hint.json" in call.target
         refused["hint"] += is_hint
         return s3_error(404, "NoSuchKey") if is_hint and refused["hint"] <= 2 else fail_twice(call)
 
     def lose_first_answers(call: Any) -> Any:
-        answer, write = call.forward(), (call.operation, call.target)
-        if call.operation not in WRITING_ACTIONS or write in written:
+        answer, write = call.forward(), (call.action, call.target)
+        if call.action not in WRITING_ACTIONS or write in written:
             return answer
         written.add(write)
         return None
@@ -117,7 +117,7 @@ def test_a_store_that_stays_down_in_mid_sync_gets_no_further_state(
     lake: Lake, troubled: Lake, s3_proxy: Any, s3_error: Callable[..., Any], hold: threading.Event, outage: str
 ) -> None:
     def down(call: Any) -> Any:
-        match outage, call.operation:
+        match outage, call.action:
             case "no part is taken", "UploadPart":
                 return s3_error(503, "SlowDown")
             case ("it hangs", _) | ("puts hang, gets are answered", "PutObject"):

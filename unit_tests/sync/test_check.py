@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from destination_s3_spark.config.config import Config
 from destination_s3_spark.errors import ConfigError, SyncError, TransientError
 from destination_s3_spark.storage.failures import IAM_ACTIONS
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import ClientLimits, S3Settings
 from destination_s3_spark.sync.check import check, check_cluster, check_forget
-from unit_tests.conftest import Reply
+from unit_tests.engine.masters import on
 from unit_tests.lake.memory_bucket import MemoryBucket, Refusal, S3Call
 from unit_tests.lake.memory_client import bucket_of
+from unit_tests.s3_proxy import Reply
 
 ONCE = ClientLimits(attempts=1, connect_timeout_s=2, read_timeout_s=5)
 TEMPLATE = PathTemplate("lake/raw", None, None, datetime(2024, 1, 1, tzinfo=UTC), 1)
@@ -66,12 +66,12 @@ def test_a_store_that_lists_the_uploads_of_one_key_alone_passes(proxied: S3Setti
     none = Reply(200, b"<ListMultipartUploadsResult><IsTruncated>false</IsTruncated></ListMultipartUploadsResult>")
 
     def script(call: Any) -> Reply:
-        is_of_folder = call.operation == "ListMultipartUploads" and call.target.partition("prefix=")[2].partition("&")[0].endswith("%2F")
+        is_of_folder = call.action == "ListMultipartUploads" and call.target.partition("prefix=")[2].partition("&")[0].endswith("%2F")
         return none if is_of_folder else call.forward()
 
     s3_proxy.script = script
     check(proxied, TEMPLATE)
-    assert s3_proxy.operations().count("ListMultipartUploads") == 3
+    assert s3_proxy.actions().count("ListMultipartUploads") == 3
 
 
 def test_objects_of_others_are_left_alone(s3_settings: S3Settings, memory: MemoryBucket) -> None:
@@ -141,7 +141,7 @@ def test_versions_that_stay_although_the_request_was_taken_are_noticed(
 ) -> None:
     S3Store(proxied).client.put_bucket_versioning(Bucket=proxied.bucket, VersioningConfiguration={"Status": "Enabled"})
     reply = replace(s3_error(200, ""), body=b"<DeleteResult>%b</DeleteResult>" % answer)
-    s3_proxy.script = lambda call: reply if call.operation == "DeleteObjects" and b"VersionId" in call.body else call.forward()
+    s3_proxy.script = lambda call: reply if call.action == "DeleteObjects" and b"VersionId" in call.body else call.forward()
     with pytest.raises(ConfigError, match=said):
         check_forget(proxied, TEMPLATE)
 
@@ -224,11 +224,6 @@ def test_no_message_holds_a_secret(s3_settings: S3Settings, memory: MemoryBucket
         with pytest.raises(SyncError) as caught:
             check(s3_settings, TEMPLATE)
         assert "test-secret" not in str(caught.value)
-
-
-def on(master: str, **spark: Any) -> Config:
-    options = {"s3_bucket_name": "lake", "s3_bucket_path": "", "s3_bucket_region": "", "format": {"format_type": "Parquet"}}
-    return Config.parse({**options, "spark": {"master": master, **spark}})
 
 
 def test_inside_the_connector_there_is_nothing_to_check() -> None:

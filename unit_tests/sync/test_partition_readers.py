@@ -17,8 +17,8 @@ from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.schema.partitioning import NULL_PARTITION
 from destination_s3_spark.storage.credentials import arrow_filesystem
 from destination_s3_spark.storage.settings import S3Settings
-from unit_tests.conftest import S3Proxy
 from unit_tests.lake.lake import Lake
+from unit_tests.s3_proxy import S3Proxy
 from unit_tests.sync.partitioned_lake import DAILY, HOURLY, catalog, messages, partitioned, record, rows_of
 from unit_tests.tables.publishers.delta_readers import DeltaReaders
 from unit_tests.tables.publishers.iceberg.lake import reader
@@ -54,7 +54,7 @@ def opened(s3_proxy: S3Proxy) -> Opened:
 
     def found() -> set[str]:
         calls, s3_proxy.calls = s3_proxy.calls, []
-        keys = [unquote(urlsplit(call.target).path) for call in calls if call.operation == "GetObject"]
+        keys = [unquote(urlsplit(call.target).path) for call in calls if call.action == "GetObject"]
         return {key.partition("/at_day=")[2].partition("/")[0] for key in keys if key.endswith(".parquet")}
 
     return found

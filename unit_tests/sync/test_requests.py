@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from unit_tests.conftest import S3Proxy
 from unit_tests.lake.buckets import REGION
 from unit_tests.lake.inline_connector import InlineConnector
 from unit_tests.lake.lake import Lake
 from unit_tests.lake.messages import catalog
 from unit_tests.lake.shop import complete, state, stream, users
+from unit_tests.s3_proxy import S3Proxy
 
 CATALOG = catalog(stream())
 MESSAGES = [*users([1, 2]), state(2), complete()]
@@ -25,7 +25,7 @@ def proxied(lake: Lake, proxy: S3Proxy, environment: Mapping[str, str] | None = 
 
 def test_every_object_is_written_with_the_encryption_asked_for(lake: Lake, s3_proxy: S3Proxy) -> None:
     proxied(lake, s3_proxy, s3={"sse": "AES256"}).write(CATALOG, MESSAGES).expect_success()
-    creating = [call for call in s3_proxy.calls if call.operation in ("PutObject", "CreateMultipartUpload")]
+    creating = [call for call in s3_proxy.calls if call.action in ("PutObject", "CreateMultipartUpload")]
     assert creating
     assert {call.headers.get("x-amz-server-side-encryption") for call in creating} == {"AES256"}
     client = lake.bucket.server.client()
@@ -52,11 +52,11 @@ def test_a_role_is_assumed_with_the_external_id_and_its_keys_sign_every_request(
     connector = proxied(lake, s3_proxy, environment, access_key_id=None, secret_access_key=None, role_arn=ROLE)
     connector.write(CATALOG, MESSAGES).expect_success()
 
-    assumed = [call for call in s3_proxy.calls if call.operation == "STS"]
+    assumed = [call for call in s3_proxy.calls if call.action == "STS"]
     assert assumed
     assert all(b"ExternalId=workspace-42" in call.body for call in assumed)
     assert all(b"lake-writer" in call.body for call in assumed)
-    signed = [call for call in s3_proxy.calls if call.operation != "STS"]
+    signed = [call for call in s3_proxy.calls if call.action != "STS"]
     assert signed
     assert all("x-amz-security-token" in call.headers for call in signed)
     assert not [call for call in signed if access_key in call.headers["authorization"]], "the bootstrap key signed a request to S3"

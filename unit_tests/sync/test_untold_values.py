@@ -9,9 +9,9 @@ from urllib.parse import unquote
 
 import pytest
 
-from unit_tests.conftest import Call, Reply, S3Proxy
 from unit_tests.lake.lake import Lake
 from unit_tests.lake.shop import complete, record, state
+from unit_tests.s3_proxy import Call, Reply, S3Proxy
 from unit_tests.sync.marked import CATALOG, MARKER, marked_records, said
 
 
@@ -46,7 +46,7 @@ def test_a_store_that_repeats_what_it_got_does_not_make_us_print_it(lake: Lake, 
     repeated: list[str] = []
 
     def repeat(call: Call) -> Reply:
-        if call.operation != "CreateMultipartUpload":
+        if call.action != "CreateMultipartUpload":
             return call.forward()
         repeated.append(f"{unquote(call.target)} {call.headers['authorization']} {lake.bucket.server.secret_key}")
         error = s3_error(400, "InvalidArgument")
