@@ -20,6 +20,7 @@ from destination_s3_spark.chain.state import Checkpoint
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.formats.file_statistics import KeyRange
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
+from unit_tests.lake.memory_client import bucket_of
 
 ID = [("id", pa.int64())]
 CSV = {"format": {"format_type": "CSV"}}
@@ -224,14 +225,16 @@ def test_reading_writes_nothing(table: Any) -> None:
     assert {found.key: table.store.get(found.key) for found in table.store.list("")} == before
 
 
-def test_a_table_at_rest_is_opened_with_two_calls(table: Any, s3_proxy: Any) -> None:
+def test_a_table_at_rest_is_opened_with_two_calls(table: Any) -> None:
     writer = table.writer()
     append(table, writer, 1, 2)
     writer.close()
 
-    tables.read(table.config(s3_endpoint=s3_proxy.endpoint), "users", "shop")
+    memory = bucket_of(table.settings)
+    memory.forget()
+    tables.read(table.config(), "users", "shop")
 
-    assert s3_proxy.operations() == ["GetObject", "GetObject"]
+    assert memory.actions() == ["GetObject", "GetObject"]
 
 
 def test_a_file_that_a_later_merge_deleted_is_not_found(table: Any) -> None:

@@ -29,6 +29,8 @@ from destination_s3_spark.tables.runs.sorted_file import index_of
 from destination_s3_spark.tables.stored.conversion import UnfitValues
 from destination_s3_spark.tables.stored.rewrite import Stored
 from destination_s3_spark.tables.updates.resources import TaskResources
+from unit_tests.lake.memory_bucket import Refusal, S3Call
+from unit_tests.lake.memory_client import bucket_of
 
 FIELDS = (Field("id", "id", Scalar.INTEGER), Field("deleted", "deleted", Scalar.STRING), Field("text", "text", Scalar.STRING))
 SCHEMA = TableSchema(0, tuple(TableField(at, each.name, each.source, each.type, 0) for at, each in enumerate(FIELDS)))
@@ -132,19 +134,16 @@ def test_a_file_that_is_gone_is_named(store: S3Store, s3_settings: S3Settings, p
         sort_rows(task)
 
 
-def test_an_upload_that_fails_leaves_no_run_half_written(
-    store: S3Store, s3_settings: S3Settings, put: Any, s3_proxy: Any, s3_error: Any
-) -> None:
+def test_an_upload_that_fails_leaves_no_run_half_written(store: S3Store, s3_settings: S3Settings, put: Any) -> None:
     task = task_of(put(typed_table(KEYS), FileKind.FINAL), s3_settings, SCHEMA.arrow)
-    objects = 0
+    memory, before = bucket_of(s3_settings), bucket_of(s3_settings).counts()["PutObject"]
 
-    def second_fails(call: Any) -> Any:
-        nonlocal objects
-        objects += call.operation == "PutObject"
-        return s3_error(403, "InvalidRequest") if call.operation == "PutObject" and objects > 1 else call.forward()
+    def second_fails(call: S3Call) -> Refusal | None:
+        is_second = call.action == "PutObject" and memory.counts()["PutObject"] > before + 1
+        return Refusal(403, "InvalidRequest") if is_second else None
 
-    s3_proxy.script = second_fails
+    memory.hook = second_fails
     with pytest.raises(Exception, match="Writing"):
-        sort_rows(replace(task, resources=replace(task.resources, s3=replace(s3_settings, endpoint=s3_proxy.endpoint))))
+        sort_rows(task)
     assert list(store.list_uploads("")) == []
     assert [info.key for info in store.list("scratch/")] == ["scratch/token-0.parquet"]

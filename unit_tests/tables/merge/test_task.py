@@ -29,6 +29,8 @@ from destination_s3_spark.tables.runs.keys import KEY
 from destination_s3_spark.tables.runs.merged_rows import RowSource
 from destination_s3_spark.tables.runs.sorted_file import FIRST_KEYS
 from destination_s3_spark.tables.updates.resources import TaskResources
+from unit_tests.lake.memory_bucket import Refusal, S3Call
+from unit_tests.lake.memory_client import bucket_of
 from unit_tests.tables import reference_merge
 from unit_tests.tables.merged_table import FIELDS, FORMATS, HARD, SOFT, STREAM, TYPED, Table, batches, key_range, table_format
 
@@ -293,22 +295,20 @@ def test_a_file_that_is_gone_is_named_and_nothing_stays_staged(table: Table, ver
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_an_upload_that_fails_leaves_nothing_staged(s3_settings: S3Settings, s3_proxy: Any, s3_error: Any, version: Any, name: str) -> None:
+def test_an_upload_that_fails_leaves_nothing_staged(s3_settings: S3Settings, version: Any, name: str) -> None:
     table = Table(s3_settings, table_format(name, target_file_bytes=6000))
     run = table.run([version(number, f"{number:05}", deleted=number % 50 == 0) for number in range(1000)])
-    proxied = replace(s3_settings, endpoint=s3_proxy.endpoint)
     [task] = table.tasks(table.plan([run]), 20_000)
-    done = 0
+    memory, before = bucket_of(s3_settings), bucket_of(s3_settings).counts()["UploadPart"]
 
-    def third_fails(call: Any) -> Any:
-        nonlocal done
-        done += call.operation == "UploadPart"
-        return s3_error(403, "InvalidRequest") if call.operation == "UploadPart" and done > 3 else call.forward()
+    def third_fails(call: S3Call) -> Refusal | None:
+        is_third = call.action == "UploadPart" and memory.counts()["UploadPart"] > before + 3
+        return Refusal(403, "InvalidRequest") if is_third else None
 
-    s3_proxy.script = third_fails
+    memory.hook = third_fails
     with pytest.raises(Exception, match="Uploading part"):
-        merge_range(replace(task, resources=replace(task.resources, s3=proxied)))
-    assert done > 3
+        merge_range(task)
+    assert memory.counts()["UploadPart"] > before + 3
     assert list(table.store.list_uploads("")) == []
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any
@@ -21,9 +20,12 @@ from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.delta_log.actions import Add, decode_commit
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.tables.publishers.delta import DeltaTable
+from unit_tests.lake.memory_client import bucket_of
 from unit_tests.tables.publishers.delta_readers import DeltaReaders
 
 COLUMNS = [("id", pa.int64())]
+SERVED = pytest.mark.usefixtures("served_settings")
+"""Other programs read and write there."""
 
 
 @pytest.fixture
@@ -51,6 +53,7 @@ def merged(table: Any, sync_id: int, *ids: int, keep: timedelta = timedelta()) -
     writer.close()
 
 
+@SERVED
 def test_each_version_is_read_over_two_checkpoints(table: Any) -> None:
     for sync_id in range(1, 24):
         synced(table, sync_id, sync_id)
@@ -59,6 +62,7 @@ def test_each_version_is_read_over_two_checkpoints(table: Any) -> None:
     assert readers(table).table().version() == 22
 
 
+@SERVED
 def test_a_merge_is_read_with_and_without_the_checkpoint_after_it(table: Any) -> None:
     for sync_id in range(1, 11):
         synced(table, sync_id, sync_id)
@@ -67,6 +71,7 @@ def test_a_merge_is_read_with_and_without_the_checkpoint_after_it(table: Any) ->
         assert readers(table).values() == [sync_id, 100]
 
 
+@SERVED
 def test_a_query_that_was_planned_before_a_merge_finds_its_files(table: Any) -> None:
     synced(table, 1, 1)
     synced(table, 2, 2)
@@ -81,6 +86,7 @@ def test_a_query_that_was_planned_before_a_merge_finds_its_files(table: Any) -> 
         later.to_pyarrow_table()
 
 
+@SERVED
 def test_rows_are_found_while_a_value_has_no_bound_and_after_it_is_gone(table: Any) -> None:
     """delta-rs loses rows of a file that lacks bounds of a column, unless the log says that the column has no statistics."""
     columns = [("id", pa.int64()), ("total, gross", pa.decimal128(38, 2)), ("day", pa.date32())]
@@ -115,6 +121,7 @@ def test_rows_are_found_while_a_value_has_no_bound_and_after_it_is_gone(table: A
     assert found(total > pa.scalar(Decimal(5), pa.decimal128(38, 2))) == [3]
 
 
+@SERVED
 def test_a_file_that_the_chain_does_not_describe_has_all_bounds_or_none(table: Any) -> None:
     columns = [("id", pa.int64()), ("total", pa.decimal128(38, 2))]
     writer = table.writer(1, publishers=[DeltaTable()])
@@ -154,6 +161,7 @@ def _write(found: DeltaReaders, mode: Any) -> None:
     deltalake.write_deltalake(found.uri, found.table().to_pyarrow_table(), mode=mode, storage_options=found.options)
 
 
+@SERVED
 @pytest.mark.parametrize("attempt", ATTEMPTS)
 def test_other_programs_cannot_write(table: Any, attempt: str) -> None:
     synced(table, 1, 1)
@@ -167,6 +175,7 @@ def test_other_programs_cannot_write(table: Any, attempt: str) -> None:
     assert readers(table).values() == [1, 2]
 
 
+@SERVED
 def test_no_vacuum_finds_anything_to_delete_in_a_log_that_grew_old(table: Any) -> None:
     """Even one that did not look at the writer feature would ask for the retention."""
     synced(table, 1, 1)
@@ -175,15 +184,14 @@ def test_no_vacuum_finds_anything_to_delete_in_a_log_that_grew_old(table: Any) -
 
 
 @pytest.mark.parametrize("syncs", [12, 40])
-def test_a_publication_takes_two_calls_however_old_the_table_is(table: Any, s3_proxy: Any, syncs: int) -> None:
+def test_a_publication_takes_two_calls_however_old_the_table_is(table: Any, syncs: int) -> None:
     for sync_id in range(1, syncs + 1):
         synced(table, sync_id, sync_id)
-    table.settings = replace(table.settings, endpoint=s3_proxy.endpoint)
-    table.store = S3Store(table.settings)
-    s3_proxy.calls.clear()
+    memory = bucket_of(table.settings)
+    memory.forget()
     for sync_id in range(syncs + 1, syncs + 11):
         synced(table, sync_id, sync_id)
 
-    calls = [call.operation for call in s3_proxy.calls if "_delta_log" in call.target]
+    calls = [call.action for call in memory.calls if "_delta_log" in call.key]
     assert len(calls) <= 3 * 10
     assert {operation: calls.count(operation) for operation in calls} == {"GetObject": 11, "PutObject": 12}

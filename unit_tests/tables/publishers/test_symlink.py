@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -30,6 +29,7 @@ from destination_s3_spark.tables.publishers.symlink import (
     published_keys,
 )
 from unit_tests.cases import each
+from unit_tests.lake.memory_client import bucket_of
 
 COLUMNS = [("id", pa.int64())]
 TEMPLATE = PathTemplate("lake", None, None, datetime(2026, 1, 1, tzinfo=UTC), 0)
@@ -108,22 +108,21 @@ def test_the_manifest_of_a_closed_table_lists_the_rows_there_are(table: Any) -> 
     assert table.store.get(table.table.final_root + MANIFEST).endswith(b".parquet\n")
 
 
-def test_a_merge_replaces_the_manifest_before_the_old_files_go(table: Any, s3_proxy: Any) -> None:
+def test_a_merge_replaces_the_manifest_before_the_old_files_go(table: Any) -> None:
     first = session(table, 1)
     append(table, first, 1)
     first.close()
     old = table.table.final_root
-    table.settings = replace(table.settings, endpoint=s3_proxy.endpoint)
-    table.store = type(table.store)(table.settings)
     second = session(table, 2)
     second.open()
     removed = second.live_files().of(FileKind.FINAL)
     schema = table.set_schema(second, 0, COLUMNS)
     merged = table.stage(second, FileKind.FINAL, table.rows(schema, {"id": 1}, {"id": 2}))
-    s3_proxy.calls.clear()
+    memory = bucket_of(table.settings)
+    memory.forget()
     second.merge([merged], removed, None)
 
-    calls = [(call.operation, call.target.partition("?")[0].rpartition("/")[2]) for call in s3_proxy.calls]
+    calls = [(call.action, call.key.rpartition("/")[2]) for call in memory.calls]
     names = [operation for operation, _ in calls]
     assert names.index("CompleteMultipartUpload") < calls.index(("PutObject", "manifest")) < names.index("DeleteObjects")
     assert manifest(table) == [f"s3://{table.settings.bucket}/{merged.key}"]
