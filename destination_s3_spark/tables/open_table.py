@@ -131,9 +131,18 @@ class OpenTable:
         Each value goes to the same column as at that time.
         """
         plan = self.plan
+        if plan.values is Values.CELLS and not and_before:
+            return row_plan(self.stream, self.schema, [column.field for column in then.fields if column.present], self.layout.final)
         if plan.values is not Values.TYPED:
             return self.plan_of_all
         return replace(plan, fields=replayed_fields(then, self.schema, and_before=and_before))
+
+    def declared_in(self, schema: TableSchema) -> frozenset[str] | None:
+        """Return the fields of which merges may show values of records that landed under a schema. None if all of a record is shown."""
+        if self.layout.final.values is not Values.CELLS:
+            return None
+        deciding = () if self.key_spec is None else self.key_spec.fields
+        return frozenset((*(column.source for column in schema.fields if column.present), *(field.source for field in deciding)))
 
     @property
     def plan_of_all(self) -> RowPlan:
@@ -240,7 +249,8 @@ class OpenTable:
         layout, number = self.layout, next(self._numbers)
         if self.spec is not None:
             key = self._landed_key("delta", number, ParquetOptions.extension)
-            targets = [Target(FileKind.DELTA, key, columns, ParquetOptions(), self.spec)]
+            declared = self.declared_in(self.schema) if layout.of_text else None
+            targets = [Target(FileKind.DELTA, key, columns, ParquetOptions(), self.spec, declared=declared)]
         elif self.pending:
             key = self._landed_key("delta", number, layout.final.extension)
             targets = [Target(FileKind.DELTA, key, columns, layout.final, partitioning=self.partitioning)]

@@ -37,7 +37,7 @@ from destination_s3_spark.tables.runs.keys import KeySpec
 from destination_s3_spark.tables.runs.sorted_file import RunFile, run_rows
 from destination_s3_spark.tables.runs.winners import EXTRACTED_AT, Flags
 from destination_s3_spark.tables.staged.staged_file import MOST_PARTITIONS, PartitionedFiles, StagedFile
-from destination_s3_spark.tables.stored.conversion import TYPED_BYTES
+from destination_s3_spark.tables.stored.conversion import TYPED_BYTES, with_declared
 
 MOST_VALUES = 4 * 2**20
 """Most lines of a block times the columns of the table. An absent value takes memory too, however short its line is."""
@@ -49,7 +49,10 @@ SMALL_CHECKPOINT_BYTES = 64 * 2**10
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A file to write. `sorted_by` makes it a sorted run for a merge, `partitioning` a file for each partition of the rows."""
+    """A file to write. `sorted_by` makes it a sorted run for a merge, `partitioning` a file for each partition of the rows.
+
+    `declared`: the fields that the texts of a run keep, because merges render all columns from them. None keeps all.
+    """
 
     kind: FileKind
     key: str
@@ -57,6 +60,7 @@ class Target:
     options: FileOptions
     sorted_by: KeySpec | None = None
     partitioning: Partitioning | None = None
+    declared: frozenset[str] | None = None
 
     @property
     def of_raw_rows(self) -> bool:
@@ -65,6 +69,8 @@ class Target:
 
     def rows(self, block: TypedBlock) -> pa.RecordBatch:
         rows = block.raw if self.of_raw_rows else block.final
+        if self.declared is not None:
+            rows = with_declared(rows, self.declared)
         return rows if self.sorted_by is None else run_rows(rows, block.final, self.sorted_by)
 
     def open(self, metadata: Mapping[str, str], s3: S3Settings, stack: ExitStack) -> StagedFile[pa.RecordBatch] | PartitionedFiles:

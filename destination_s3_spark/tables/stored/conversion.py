@@ -7,7 +7,7 @@ table this gives the same rows as landing (`retyped_rows`). Without a raw table 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from enum import Enum
 from typing import Any
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from destination_s3_spark.decoding.changes import Changes, Place, stored_changes
+from destination_s3_spark.decoding.declared_texts import DeclaredTexts
 from destination_s3_spark.decoding.kernel_typer import record_typer
 from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.decoding.record_line import UnreadableRecord
@@ -30,6 +31,7 @@ from destination_s3_spark.schema.table_schema import TableSchema, column_of
 from destination_s3_spark.schema.type_merge import takes
 from destination_s3_spark.stream_id import StreamId
 
+_DATA = RAW_SCHEMA.names[-1]
 _MILLIS = pa.timestamp("ms", tz="UTC")
 
 TYPED_BYTES = 4 * 2**20
@@ -121,6 +123,11 @@ def retyped_rows(raw: Iterable[pa.RecordBatch], *plans: RowPlan) -> Iterator[tup
                     "from it: the raw file was changed or damaged. Restore it from a backup of the bucket, or run a refresh.",
                     stream=stream,
                 ) from None
+
+
+def with_declared(raw: pa.RecordBatch, declared: Collection[str]) -> pa.RecordBatch:
+    """Return raw rows whose texts have only the fields with these JSON keys."""
+    return with_columns(raw, {_DATA: DeclaredTexts(declared).of(raw[_DATA])})
 
 
 def typed_rows(rows: pa.Table, plan: RowPlan) -> pa.Table:

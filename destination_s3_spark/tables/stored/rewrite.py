@@ -18,7 +18,7 @@ from destination_s3_spark.storage.ranged import RangedFile, present
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.staged.staged_file import MOST_PARTITIONS, PartitionedFiles, StagedFile
-from destination_s3_spark.tables.stored.conversion import DoesNotFit, UnfitValues, cast_rows, retyped_rows
+from destination_s3_spark.tables.stored.conversion import DoesNotFit, UnfitValues, cast_rows, retyped_rows, with_declared
 
 ROWS_AT_ONCE = 4_096
 WAITING_BYTES = 128 * 2**20
@@ -37,6 +37,8 @@ class Stored:
     wanted: TableSchema
     """The schema to which rows are cast if they are not raw rows."""
     unfit: UnfitValues
+    declared: frozenset[str] | None = None
+    """The fields that the texts of raw rows keep as stored, because merges render all columns from them. None keeps all."""
 
     def rows(self, s3: S3Settings) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
         """Yield batches of rows as they are stored, each with the same rows in the current columns.
@@ -48,7 +50,8 @@ class Stored:
             # Row groups are requested one by one, because everything that Arrow reads ahead of a request stays in memory.
             batches = (batch for group in range(file.num_row_groups) for batch in file.iter_batches(ROWS_AT_ONCE, row_groups=[group]))
             if self.schema is None:
-                yield from retyped_rows(batches, *self.plans)
+                for raw, typed in retyped_rows(batches, *self.plans):
+                    yield raw if self.declared is None else with_declared(raw, self.declared), typed
                 return
             for batch in batches:
                 try:

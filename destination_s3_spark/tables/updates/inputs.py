@@ -79,7 +79,8 @@ def stored(table: OpenTable, live: LiveFiles, files: Sequence[FileEntry], unfit:
         if file.key not in raw:
             return Stored(file, (table.plan,), then, table.schema, unfit)
         mixed = rows.kind is FileKind.STATE or rows.combined  # it may have rows that landed under an earlier schema than its own
-        return Stored(rows, (table.plan_of(then, and_before=mixed),), None, table.schema, unfit)
+        plan = table.plan_of(then, and_before=mixed)
+        return Stored(rows, (plan,), None, table.schema, unfit, None if mixed else table.declared_in(then))
 
     return [source(file, rows) for file, rows in zip(files, read, strict=True)]
 
