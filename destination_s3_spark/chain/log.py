@@ -25,6 +25,8 @@ from destination_s3_spark.chain.territory import Table, Territory, keys_of_event
 from destination_s3_spark.errors import Bug, DataError, SyncError
 from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore, OutcomeUnknown, create_or_read
 
+NO_BLOCK = 10**20
+"""Number beyond those that a block's name can have."""
 PARALLEL_FROM = 8
 """Number of blocks from which reads run in parallel."""
 GETS_AT_ONCE = 16
@@ -188,6 +190,13 @@ class Chain:
         """Return the block after the known head, or None. Another writer created it, or this one without learning of it."""
         body = self._get(self.head.sequence_number + 1)
         return None if body is None else self._decode(self.head.sequence_number + 1, body)
+
+    def time_of(self, number: int) -> datetime | None:
+        """Return the time of a block, None if there is no such block. Takes no request for the head."""
+        if number == self.head.sequence_number:
+            return self.head.system_time
+        body = self._get(number) if 0 <= number < NO_BLOCK else None
+        return None if body is None else self._decode(number, body).system_time
 
     def taken_over(self) -> Block | None:
         """Return the block with which another session opened the table after the known head, or None.

@@ -22,7 +22,7 @@ from uuid import uuid4
 from destination_s3_spark.config.spark_conf import api_server, is_kubernetes_name, is_own_cluster
 from destination_s3_spark.engine.cluster import Cluster
 from destination_s3_spark.engine.jvm import quoted
-from destination_s3_spark.engine.kubernetes_api import NO_NAMESPACE, KubernetesApi
+from destination_s3_spark.engine.kubernetes_api import NOT_A_NAMESPACE, KubernetesApi
 from destination_s3_spark.engine.manager import OVERHEADS, Manager, Trial, driver_host, megabytes, python_memory
 from destination_s3_spark.engine.variables import chosen
 from destination_s3_spark.errors import ConfigError, SyncError, TransientError
@@ -104,7 +104,7 @@ class Kubernetes(Manager):
                 f"{NAMESPACE} in spark.conf."
             )
         if not is_kubernetes_name(found):
-            raise ConfigError(NO_NAMESPACE)
+            raise ConfigError(NOT_A_NAMESPACE)
         return found
 
     @property

@@ -20,7 +20,7 @@ REQUEST_S = 5.0
 MOST_LOG_LINES = 30
 RIGHTS = (("create", "pods"), ("get", "pods"), ("list", "pods"), ("watch", "pods"), ("patch", "pods"), ("delete", "pods"))
 """Verbs and resources that a session needs. Logs are read to explain a failure, where that is allowed."""
-NO_NAMESPACE = (
+NOT_A_NAMESPACE = (
     "What should be the Kubernetes namespace for executors is not the name of a namespace. Set spark.kubernetes.namespace in spark.conf."
 )
 CA_ADVICE = (
@@ -58,7 +58,7 @@ class KubernetesApi:
     def _path(self) -> str:
         """Return the path of all pods. Raises ConfigError for a namespace whose name would lead elsewhere on the server."""
         if not is_kubernetes_name(self.namespace):
-            raise ConfigError(NO_NAMESPACE)
+            raise ConfigError(NOT_A_NAMESPACE)
         return f"/api/v1/namespaces/{self.namespace}/pods"
 
     def _path_of(self, name: str) -> str:

@@ -11,7 +11,7 @@ import hashlib
 import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import ClassVar
 from uuid import NAMESPACE_URL, uuid4, uuid5
@@ -61,6 +61,7 @@ from destination_s3_spark.tables.publishers.publication import (
     NotPublished,
     PublisherKind,
     ShownTable,
+    TimeOf,
     overlap_error,
     recorded_schema,
     require_current_types,
@@ -134,10 +135,12 @@ class _Base:
     paths: Set[str] = frozenset()
     adds: Mapping[str, Add] = field(default_factory=dict)
 
-    def is_newer_than(self, target: _Target) -> bool:
+    def is_newer_than(self, target: _Target, time_of: TimeOf | None) -> bool:
         """Return whether the log shows a later block. Another chain's block may have a higher number, but it is older."""
         block, time = self.mark.block, self.mark.time
-        return block >= target.block and time >= target.time and (block, time) != (target.block, target.time)
+        if block < target.block or time < target.time or (block, time) == (target.block, target.time):
+            return False
+        return time_of is None or ((found := time_of(block)) is not None and time == _millis(found))
 
     def shows(self, target: _Target) -> bool:
         """Return whether a commit would change nothing, and the log covers the table's last data."""
@@ -155,8 +158,12 @@ class _Base:
 class DeltaTable:
     clock: Clock = utc_now
     merge_rule: MergeRule | None = None
+    time_of: TimeOf | None = None
 
     name: ClassVar[str] = DELTA_PUBLISHER
+
+    def asking(self, time_of: TimeOf) -> DeltaTable:
+        return replace(self, time_of=time_of)
 
     def publish(self, store: ObjectStore, state: TableState, live: LiveFiles, last: PublishedMark | None) -> str:
         """Commit the difference between the log and the table, unless the log shows a later block. Raises NotPublished or TransientError.
@@ -179,7 +186,7 @@ class DeltaTable:
         try:
             for _ in range(COMMIT_TRIES):
                 base = base or self._folded(log, state)
-                if base.is_newer_than(target) or base.shows(target):
+                if base.is_newer_than(target, self.time_of) or base.shows(target):
                     return base.mark.text
                 try:
                     return self._commit(log, store, state, target, base)

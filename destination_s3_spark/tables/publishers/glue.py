@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 from uuid import uuid4
 
@@ -29,6 +29,7 @@ from destination_s3_spark.tables.publishers.publication import (
     NotPublished,
     PublisherKind,
     ShownTable,
+    TimeOf,
     recorded_schema,
     require_current_types,
     rivals_of,
@@ -41,6 +42,7 @@ from destination_s3_spark.tables.rules import WAITING_PROPERTIES, MergeRule, wai
 OWNER = "airbyte.table-id"
 """Table parameter: the S3 URI of the folder of the table's chain, or of a history's. A table with another one, or none, is not ours."""
 BLOCK = "airbyte.block"
+BLOCK_DIGITS = 20
 """Table parameter: number of the newest block of the chain when the columns were registered."""
 TRIES = 4
 """Most attempts while other programs change the table at the same time."""
@@ -103,8 +105,12 @@ class GlueTable:
     define: Define = symlink_definition
     rival: StreamId | None = None
     merge_rule: MergeRule | None = None
+    time_of: TimeOf | None = None
 
     name: ClassVar[str] = "glue"
+
+    def asking(self, time_of: TimeOf) -> GlueTable:
+        return replace(self, time_of=time_of)
 
     def publish(self, store: ObjectStore, state: TableState, live: LiveFiles, last: PublishedMark | None) -> str:  # noqa: ARG002
         """Register the table, its new columns, or what waits for a merge. Return the block as the mark."""
@@ -133,7 +139,7 @@ class GlueTable:
             return state.sequence_number
         if not _is_read_alike(found, wanted):
             return None  # readers look for a Delta log or a manifest that is no longer written, or do not find it
-        return int(found["Parameters"].get(BLOCK, "0"))
+        return _block_of(found)
 
     def require_fitting(self, store: ObjectStore, state: TableState, live: LiveFiles) -> None:  # noqa: ARG002
         """Raise NotPublished while files hold columns in an older type."""
@@ -151,10 +157,13 @@ class GlueTable:
             return True
         known = {name: value for name, value in found["Parameters"].items() if name in WAITING_PROPERTIES}
         is_registered = _is_registered(found, wanted)
-        if (is_registered and known == waiting) or int(found["Parameters"].get(BLOCK, "0")) > block:
+        if (is_registered and known == waiting) or self._is_later(_block_of(found), block):
             return False
         self.catalog.update(database, _with(_merged(found, wanted), more), str(found.get("VersionId", "")))
         return not is_registered
+
+    def _is_later(self, number: int, block: int) -> bool:
+        return number > block and (self.time_of is None or self.time_of(number) is not None)
 
     def _warn_of_columns(self, columns: Columns) -> None:
         left_out = [name for name, _ in sql_columns(columns, HIVE).left_out]
@@ -195,6 +204,12 @@ class GlueTable:
 def _table(name: str, definition: Mapping[str, Any]) -> dict[str, Any]:
     """Return the definition of a table of this name. Athena asks for keys of partitions, also where there are none."""
     return {**definition, "Name": name, "TableType": "EXTERNAL_TABLE", "PartitionKeys": []}
+
+
+def _block_of(found: Mapping[str, Any]) -> int:
+    """Return the number of the block of a registered definition, 0 if it is none."""
+    text = str(found["Parameters"].get(BLOCK, ""))
+    return int(text) if text.isdecimal() and len(text) <= BLOCK_DIGITS else 0
 
 
 def _is_registered(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:

@@ -22,7 +22,7 @@ from destination_s3_spark.schema.schema_event import from_event, to_event
 from destination_s3_spark.schema.table_schema import OWN_FIELDS, Evolution
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.tables.columns.validity import FIRST_ID, VALIDITY_FIELDS
-from destination_s3_spark.tables.publishers.publication import HISTORY_SUFFIX, BeginsAnew, Publisher
+from destination_s3_spark.tables.publishers.publication import HISTORY_SUFFIX, AsksTheChain, BeginsAnew, Publisher, TimeOf
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,9 @@ class OfHistory:
             return "" if last is None else last.mark
         before = last if last is None or last.live is None else replace(last, live=history_files(state, last.live))
         return self.publisher.publish(store, history_state(state, self.root), history_files(state, live), before)
+
+    def asking(self, time_of: TimeOf) -> OfHistory:
+        return OfHistory(self.publisher.asking(time_of), self.root) if isinstance(self.publisher, AsksTheChain) else self
 
     def begin_anew(self, store: ObjectStore, state: TableState) -> None:
         """Withdraw the history with all metadata, if the publisher keeps values of rows that are gone. Raises NotPublished."""

@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from msgspec.structs import replace
@@ -86,6 +86,21 @@ class Publisher(Protocol):
 
     def require_fitting(self, store: ObjectStore, state: TableState, live: LiveFiles) -> None:
         """Raise NotPublished if the table in this state cannot be published at all. Changes nothing."""
+
+
+TimeOf = Callable[[int], datetime | None]
+"""Tells the time of a block of the chain by its number, None if there is no such block."""
+
+
+@runtime_checkable
+class AsksTheChain(Protocol):
+    """A publisher that finds a later block than its own in what is published, and can ask whether the chain has it.
+
+    Whoever writes in the table's folder or its catalog can claim one, and readers would see what they wrote for ever.
+    """
+
+    def asking(self, time_of: TimeOf) -> Publisher:
+        """Return the publisher for one chain. Without it, later blocks are believed."""
 
 
 @runtime_checkable
@@ -291,15 +306,18 @@ def _has_delta(publishers: Sequence[Publisher]) -> bool:
 def _is_behind(publisher: Publisher, store: ObjectStore, chain: Chain) -> bool:
     """Return whether readers miss the table's last data. Warn if the publisher does not say."""
     try:
-        return Publication(publisher.name, publisher.published(store, chain.head)).is_behind(chain.head.last_data)
+        shown = Publication(publisher.name, publisher.published(store, chain.head))
+        claims_more = shown.block is not None and shown.block > chain.head.sequence_number and chain.time_of(shown.block) is None
+        return claims_more or shown.is_behind(chain.head.last_data)
     except NotPublished as error:
         _warn(publisher, chain, str(error))
         return False
 
 
 def _publish(publisher: Publisher, store: ObjectStore, chain: Chain, state: TableState, live: LiveFiles) -> None:
+    asking = publisher.asking(chain.time_of) if isinstance(publisher, AsksTheChain) else publisher
     try:
-        mark = publisher.publish(store, state, live, chain.shown.get(publisher.name))
+        mark = asking.publish(store, state, live, chain.shown.get(publisher.name))
         if mark:  # otherwise there is nothing to show yet
             chain.shown[publisher.name] = PublishedMark(mark, live)
         chain.not_shown.pop(publisher.name, None)
@@ -367,7 +385,11 @@ def _withdraw_delta_log(store: ObjectStore, state: TableState, root: str) -> boo
 
 def block_time(state: TableState) -> str:
     """Return the time of the chain's newest block, as publications record it."""
-    return state.system_time.astimezone(UTC).isoformat(timespec="microseconds")
+    return time_text(state.system_time)
+
+
+def time_text(time: datetime) -> str:
+    return time.astimezone(UTC).isoformat(timespec="microseconds")
 
 
 def require_current_types(state: TableState, live: LiveFiles) -> None:

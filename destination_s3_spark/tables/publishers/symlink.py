@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from destination_s3_spark.chain.files import FileKind
@@ -26,9 +26,11 @@ from destination_s3_spark.tables.publishers.publication import (
     NotPublished,
     PublisherKind,
     ShownTable,
+    TimeOf,
     block_time,
     overlap_error,
     require_parquet,
+    time_text,
 )
 from destination_s3_spark.tables.rules import MergeRule, waiting_properties
 
@@ -50,8 +52,12 @@ logger = logging.getLogger("airbyte")
 class SymlinkManifest:
     bucket: str
     merge_rule: MergeRule | None = None
+    time_of: TimeOf | None = None
 
     name: ClassVar[str] = "symlink"
+
+    def asking(self, time_of: TimeOf) -> SymlinkManifest:
+        return replace(self, time_of=time_of)
 
     def publish(self, store: ObjectStore, state: TableState, live: LiveFiles, last: PublishedMark | None) -> str:
         """Replace the table's manifest unless it is of a later block, and return its ETag as the mark. Raises TransientError.
@@ -74,7 +80,7 @@ class SymlinkManifest:
                 now = changed.now
                 _require_own(now, state)
                 # The sequence number of our own block means that this put succeeded and its response was lost.
-                if now is not None and _sequence(now) >= state.sequence_number and now.metadata.get(TIME, "") >= metadata[TIME]:
+                if now is not None and self._is_of_this_block_or_later(now, state):
                     return now.etag
                 etag = None if now is None else now.etag
         raise TransientError(
@@ -82,6 +88,12 @@ class SymlinkManifest:
             "Nothing is lost: try again, with one writer at a time.",
             stream=state.identity.stream,
         )
+
+    def _is_of_this_block_or_later(self, now: ObjectInfo, state: TableState) -> bool:
+        number, time = _sequence(now), now.metadata.get(TIME, "")
+        if number < state.sequence_number or time < block_time(state):
+            return False
+        return self.time_of is None or ((found := self.time_of(number)) is not None and time == time_text(found))
 
     def published(self, store: ObjectStore, state: TableState) -> int | None:
         """Return the number of the block after which the manifest was written. Takes one HEAD request."""

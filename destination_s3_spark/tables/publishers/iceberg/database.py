@@ -19,7 +19,7 @@ from destination_s3_spark.tables.publishers.publication import NotPublished
 if TYPE_CHECKING:  # only this catalog takes it
     from sqlalchemy import URL
 
-OPTION = "publish.iceberg.database_uri"
+DATABASE_URI = "publish.iceberg.database_uri"
 EXAMPLE = "Write it like postgresql+psycopg2://user:password@host/database."
 PARAMETERS = frozenset({"application_name", "connect_timeout", "options", "sslmode"})
 """Parameters that the URI may have. Others name further hosts and local files."""
@@ -35,7 +35,7 @@ def require_allowed_database(options: IcebergSql) -> None:
     """Raise ConfigError unless the database may be reached from here. No part of its URI is repeated but a sound host."""
     url = _parsed(options)
     if url.host is not None:
-        checked_addresses(url.host, OPTION)
+        checked_addresses(url.host, DATABASE_URI)
 
 
 def reached(options: IcebergSql) -> URL:
@@ -43,9 +43,9 @@ def reached(options: IcebergSql) -> URL:
     url = _parsed(options)
     if url.host is None:
         return url
-    addresses = checked_addresses(url.host, OPTION)
+    addresses = checked_addresses(url.host, DATABASE_URI)
     if not addresses:
-        raise NotPublished(f"The host in {OPTION} is not known here. Check its name, and that this machine can resolve it.")
+        raise NotPublished(f"The host in {DATABASE_URI} is not known here. Check its name, and that this machine can resolve it.")
     # The driver wants a name for each address. It compares them with certificates.
     return url.set(host=",".join([url.host] * len(addresses))).update_query_dict({"hostaddr": ",".join(addresses)})
 
@@ -63,21 +63,21 @@ def _parsed(options: IcebergSql) -> URL:
     except (ArgumentError, ValueError):
         url = None
     if url is None:  # raised outside the handler, because the library's error repeats the URI
-        raise ConfigError(f"{OPTION} is not the URI of a database. {EXAMPLE}")
+        raise ConfigError(f"{DATABASE_URI} is not the URI of a database. {EXAMPLE}")
     if url.get_backend_name() == "sqlite":
         _require_own_machine()
         return url
     if url.drivername not in DRIVERS or not url.host:
-        raise ConfigError(f"{OPTION} is not the URI of a PostgreSQL database with its host. {EXAMPLE}")
+        raise ConfigError(f"{DATABASE_URI} is not the URI of a PostgreSQL database with its host. {EXAMPLE}")
     if text.count("@") > 1 or ("@" in text and url.username is None):
         raise ConfigError(
-            f"{OPTION} has signs in its user or password that end them too early. Write @ as %40, / as %2F and : as %3A there."
+            f"{DATABASE_URI} has signs in its user or password that end them too early. Write @ as %40, / as %2F and : as %3A there."
         )
     if not _HOST.fullmatch(url.host) and not _is_ipv6(url.host):
-        raise ConfigError(f"{OPTION} must name one host, by its name or address: no list, no socket. {EXAMPLE}")
+        raise ConfigError(f"{DATABASE_URI} must name one host, by its name or address: no list, no socket. {EXAMPLE}")
     if foreign := sorted(url.query.keys() - PARAMETERS):
         possible = ", ".join(sorted(PARAMETERS))
-        raise ConfigError(f"{OPTION} has parameters that it may not have: {', '.join(foreign)}. Possible are {possible}.")
+        raise ConfigError(f"{DATABASE_URI} has parameters that it may not have: {', '.join(foreign)}. Possible are {possible}.")
     return url
 
 
@@ -91,7 +91,7 @@ def _is_ipv6(host: str) -> bool:
 def _require_own_machine() -> None:
     if any(name in os.environ for name in PLATFORM_VARIABLES):
         raise ConfigError(
-            f"{OPTION} is an SQLite file, which would be lost with this container. Use PostgreSQL, a REST catalog or Glue: SQLite is "
+            f"{DATABASE_URI} is an SQLite file, which would be lost with this container. Use PostgreSQL, a REST catalog or Glue: SQLite is "
             "for a connector that runs outside of containers and of Airbyte's platform."
         )
 

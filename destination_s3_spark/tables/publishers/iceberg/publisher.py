@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, ClassVar
@@ -35,6 +35,7 @@ from destination_s3_spark.tables.publishers.publication import (
     NotPublished,
     PublisherKind,
     ShownTable,
+    TimeOf,
     recorded_schema,
     require_current_types,
     rivals_of,
@@ -79,8 +80,12 @@ class IcebergTable:
     rival: StreamId | None = None
     neighbour: StreamId | None = None
     merge_rule: MergeRule | None = None
+    time_of: TimeOf | None = None
 
     name: ClassVar[str] = "iceberg"
+
+    def asking(self, time_of: TimeOf) -> IcebergTable:
+        return replace(self, time_of=time_of)
 
     def publish(self, store: ObjectStore, state: TableState, live: LiveFiles, last: PublishedMark | None) -> str:  # noqa: ARG002
         """Commit one snapshot with the files that were added and removed since the last one. Return the block as the mark."""
@@ -89,7 +94,7 @@ class IcebergTable:
             self.require_fitting(store, state, live)
             files = {self._uri(file.key): file for file in live.settled(FileKind.FINAL)}
             with self._connected(store, state) as table:
-                table.publish(state, files, waiting_properties(state.contents, self.merge_rule))
+                table.publish(state, files, waiting_properties(state.contents, self.merge_rule), self.time_of)
         return str(state.sequence_number)
 
     def begin_anew(self, store: ObjectStore, state: TableState) -> None:

@@ -44,7 +44,7 @@ from destination_s3_spark.tables.publishers.iceberg.columns import (
     require_undivided,
     shown_partitioning,
 )
-from destination_s3_spark.tables.publishers.publication import NotPublished, block_time, recorded_schema, undone_by
+from destination_s3_spark.tables.publishers.publication import NotPublished, TimeOf, block_time, recorded_schema, time_text, undone_by
 from destination_s3_spark.tables.rules import WAITING_PROPERTIES
 from destination_s3_spark.tables.runs.footers import with_statistics
 
@@ -136,7 +136,7 @@ class CatalogTable:
         table = self.load()
         return None if table is None else _published_block(table, state)
 
-    def publish(self, state: TableState, files: Mapping[str, FileEntry], waiting: Mapping[str, str]) -> None:
+    def publish(self, state: TableState, files: Mapping[str, FileEntry], waiting: Mapping[str, str], time_of: TimeOf | None = None) -> None:
         """Bring the table to this state with these files by URI and properties about waiting rows. A newer published state stays.
 
         Every attempt loads the table again and compares blocks first, so a session that another one has overtaken writes nothing. Raises
@@ -146,7 +146,7 @@ class CatalogTable:
             table = self.load() or self._created(_schema_of(state))
             if table is None:
                 continue
-            if _is_newer(table, state) or _published_block(table, state) == state.sequence_number:
+            if _is_newer(table, state, time_of) or _published_block(table, state) == state.sequence_number:
                 return
             change = _Change(table, self, state, files, waiting, shown_partitioning(recorded_schema(state).partitioning))
             try:
@@ -217,9 +217,12 @@ def _published_block(table: Table, state: TableState) -> int | None:
     return number
 
 
-def _is_newer(table: Table, state: TableState) -> bool:
+def _is_newer(table: Table, state: TableState, time_of: TimeOf | None) -> bool:
     """Return whether a later session has published."""
-    return int(table.properties.get(BLOCK, "-1")) > state.sequence_number and table.properties.get(TIME, "") >= block_time(state)
+    number, time = int(table.properties.get(BLOCK, "-1")), table.properties.get(TIME, "")
+    if number <= state.sequence_number or time < block_time(state):
+        return False
+    return time_of is None or ((found := time_of(number)) is not None and time == time_text(found))
 
 
 def _schema_of(state: TableState) -> Schema:
