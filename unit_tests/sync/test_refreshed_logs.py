@@ -113,7 +113,7 @@ def test_a_log_makes_the_table_over_random_refreshes(make_lake: Callable[..., La
     lake = make_lake(file_format.split()[0], tables, format=log_format, before_image=images[0], after_image=images[1])
     lake.merge_limits = {"least_file_bytes": 6_000}
     chance, source, table = random.Random(form), Source(), Table()
-    generation, rows, keys = 1, dict[int, Row](), 20 if "partition_by" in tables else KEYS
+    generation, rows, keys = 1, dict[int, Row](), 16 if "partition_by" in tables else KEYS
     for number in range(1, 9):
         refreshes = number > 1 and chance.random() < 0.5
         generation += refreshes
