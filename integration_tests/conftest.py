@@ -11,8 +11,8 @@ import pytest
 
 from integration_tests.ceph_rgw import CephMissingError, ceph_or_skip, ensure_installed
 from integration_tests.cluster_story import SYNCS, Tables, run_sync, tables_of
+from integration_tests.fault_proxy import FaultProxy, fault_proxy
 from integration_tests.lake import ProcessLake
-from integration_tests.s3_proxy import S3Proxy, s3_proxy
 from integration_tests.servers import moto_server
 from integration_tests.spark_cluster import QUICK_JVM
 from unit_tests.lake.buckets import BUCKETS, S3Server, new_bucket
@@ -85,9 +85,9 @@ def local_tables(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> li
 
 
 @pytest.fixture
-def proxy(moto: S3Server) -> Iterator[S3Proxy]:
+def proxy(moto: S3Server) -> Iterator[FaultProxy]:
     """A proxy in front of moto."""
-    with s3_proxy(moto.endpoint) as running:
+    with fault_proxy(moto.endpoint) as running:
         yield running
 
 

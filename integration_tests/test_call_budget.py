@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
+from integration_tests.fault_proxy import FaultProxy
 from integration_tests.lake import ProcessLake
-from integration_tests.s3_proxy import S3Call, S3Proxy
 from unit_tests.lake.messages import catalog
 from unit_tests.lake.shop import complete, state, stream, users
+from unit_tests.s3_proxy import Call
 
 CALLS_PER_TABLE = {"append": {"new": 14, "existing": 12}, "merged": {"new": 23, "existing": 22}}
 """For a new table one LIST looks for files to adopt, and every table has its symlink manifest written."""
@@ -23,13 +24,13 @@ CATALOG = catalog(*(stream(name, mode=mode, primary_key=[["id"]]) for kind, mode
 MESSAGES = [message for names in NAMES.values() for name in names for message in (*users(range(10), name), state(9, name), complete(name))]
 
 
-def calls_of(calls: list[S3Call], kind: str) -> list[S3Call]:
+def calls_of(calls: list[Call], kind: str) -> list[Call]:
     """The calls for tables of a kind. Those for several tables at once count for each."""
     others = [f"{other}_" for other in MODES if other != kind]
     return [call for call in calls if not any(other in call.key for other in others)]
 
 
-def test_a_small_sync_makes_few_calls_per_table(moto_lake: ProcessLake, proxy: S3Proxy) -> None:
+def test_a_small_sync_makes_few_calls_per_table(moto_lake: ProcessLake, proxy: FaultProxy) -> None:
     connector = moto_lake.connector(proxy.endpoint, tables={"merge": [{"stream": f"{WAITING}_*", "when_runs_mb": 1000}]})
     for publish in ({}, {"delta": True}):
         for sync in ("new", "existing"):  # the first versions of Delta's logs, and the steady state

@@ -13,9 +13,9 @@ from destination_s3_spark.engine.environment import PACKAGES
 from destination_s3_spark.kernel import HOW_LINES_ARE_TYPED, SWITCH
 from integration_tests.cluster_story import ORDERS, RECORDS, comparable, marks_on, run_sync
 from integration_tests.connector import Connector
+from integration_tests.fault_proxy import Fault, FaultProxy, fault_proxy
 from integration_tests.lake import ProcessLake
 from integration_tests.network import NoNamespacesError, network
-from integration_tests.s3_proxy import Fault, S3Proxy, s3_proxy
 from integration_tests.servers import free_port
 from integration_tests.spark_cluster import SparkCluster, interpreter, spark_cluster
 from unit_tests.lake.buckets import S3Server, new_bucket
@@ -47,8 +47,8 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def watched(moto: S3Server) -> Iterator[S3Proxy]:
-    with s3_proxy(moto.endpoint) as proxy:
+def watched(moto: S3Server) -> Iterator[FaultProxy]:
+    with fault_proxy(moto.endpoint) as proxy:
         yield proxy
 
 
@@ -79,7 +79,7 @@ def local(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> ProcessLa
 
 @pytest.fixture(scope="module")
 def remote(
-    moto: S3Server, watched: S3Proxy, cluster: SparkCluster, python: Path, tmp_path_factory: pytest.TempPathFactory
+    moto: S3Server, watched: FaultProxy, cluster: SparkCluster, python: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[ProcessLake, list[Outcome]]:
     """The same by the cluster, whose executors use their own credentials in the first sync and ours in the second."""
     lake = ProcessLake.of(new_bucket(moto), tmp_path_factory.mktemp("remote"))
@@ -98,7 +98,7 @@ def test_a_cluster_makes_the_same_tables(local: ProcessLake, remote: tuple[Proce
     assert any("DESTINATION_SERIALIZATION_ERROR" in row for row in rows) == (table == ORDERS)
 
 
-def test_nothing_is_left_over_after_syncs_on_a_cluster(remote: tuple[ProcessLake, list[Outcome]], watched: S3Proxy) -> None:
+def test_nothing_is_left_over_after_syncs_on_a_cluster(remote: tuple[ProcessLake, list[Outcome]], watched: FaultProxy) -> None:
     lake, outcomes = remote
 
     lake.verify_at_rest()
@@ -120,7 +120,7 @@ def test_both_workers_took_part(remote: tuple[ProcessLake, list[Outcome]], clust
 
 
 def test_records_land_here_and_executors_sign_with_their_own_credentials_or_with_ours(
-    remote: tuple[ProcessLake, list[Outcome]], watched: S3Proxy
+    remote: tuple[ProcessLake, list[Outcome]], watched: FaultProxy
 ) -> None:
     lake, _ = remote
     signed = [(call.key, call.headers["authorization"].split("Credential=")[1].split("/")[0]) for call in watched.calls
@@ -148,7 +148,7 @@ def test_a_host_that_is_cut_off_while_tables_are_merged_costs_time_alone(moto: S
         except NoNamespacesError as missing:
             pytest.skip(str(missing))
         cluster = stack.enter_context(spark_cluster(tmp_path / "cluster", OWN_CREDENTIALS, {"spark.worker.timeout": "5"}, here, hosts))
-        proxy = stack.enter_context(s3_proxy(moto.endpoint, here.address))
+        proxy = stack.enter_context(fault_proxy(moto.endpoint, here.address))
         conf = {"spark.pyspark.python": str(python), "spark.executor.memory": "512m", "spark.driver.host": here.address}
         lake = ProcessLake.of(new_bucket(moto), tmp_path)
         connector = lake.connector(proxy.endpoint, spark={"master": cluster.master, "conf": conf})
@@ -169,7 +169,7 @@ def test_a_host_that_is_cut_off_while_tables_are_merged_costs_time_alone(moto: S
 
 
 def test_a_session_that_is_slow_to_end_is_ended_in_silence(
-    moto: S3Server, cluster: SparkCluster, python: Path, proxy: S3Proxy, tmp_path: Path
+    moto: S3Server, cluster: SparkCluster, python: Path, proxy: FaultProxy, tmp_path: Path
 ) -> None:
     lake = ProcessLake.of(new_bucket(moto), tmp_path)
     with lake.connector(proxy.endpoint).start(catalog(stream()), spark=on_one_executor(cluster, python)) as sync:

@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from integration_tests.fault_proxy import Fault, When, fault_proxy
 from integration_tests.lake import ProcessLake
-from integration_tests.s3_proxy import Fault, When, s3_proxy
 from unit_tests.lake.buckets import S3Server, new_bucket
 from unit_tests.lake.messages import catalog, cursor_of
 from unit_tests.lake.outcome import Outcome
@@ -70,7 +70,7 @@ def crashed(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> dict[st
 
 def killed_sync(lake: ProcessLake, moment: str) -> Outcome:
     """A sync of the moment's stream, which is killed then."""
-    with s3_proxy(lake.bucket.server.endpoint) as proxy:
+    with fault_proxy(lake.bucket.server.endpoint) as proxy:
         connector = lake.connector(proxy.endpoint, batching=SECOND_BATCH_AGE)
         with connector.start(catalog(stream(moment))) as sync:
             proxy.inject(replace(MOMENTS[moment], status=0, times=1, effect=lambda _: sync.kill()))

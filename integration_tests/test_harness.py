@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError
 
-from integration_tests.s3_proxy import Fault, S3Proxy, When, s3_action
+from integration_tests.fault_proxy import Fault, FaultProxy, When
 from unit_tests.cases import each
 from unit_tests.lake.buckets import S3Server, new_bucket
+from unit_tests.s3_proxy import s3_action
 
 REQUESTS = [
     ("PUT", "/b/k%20/x", {}, ("PutObject", "k /x")),
@@ -18,7 +19,8 @@ REQUESTS = [
     ("DELETE", "/b/k?uploadId=u", {}, ("AbortMultipartUpload", "k")),
     ("DELETE", "/b/k", {}, ("DeleteObject", "k")),
     ("POST", "/b?delete", {}, ("DeleteObjects", "")),
-    ("GET", "/b?list-type=2&prefix=p%2F", {}, ("ListObjects", "p/")),
+    ("GET", "/b?list-type=2&prefix=p%2F", {}, ("ListObjectsV2", "p/")),
+    ("GET", "/b?prefix=p", {}, ("ListObjects", "p")),
     ("GET", "/b?uploads&prefix=p", {}, ("ListMultipartUploads", "p")),
     ("GET", "/b/k", {}, ("GetObject", "k")),
     ("HEAD", "/b/k", {}, ("HeadObject", "k")),
@@ -32,7 +34,7 @@ def test_the_proxy_knows_the_action_of_a_request(method: str, path: str, headers
     assert s3_action(method, path, headers) == expected
 
 
-def test_the_proxy_fails_the_calls_it_was_told_to_fail(moto: S3Server, proxy: S3Proxy) -> None:
+def test_the_proxy_fails_the_calls_it_was_told_to_fail(moto: S3Server, proxy: FaultProxy) -> None:
     bucket = new_bucket(moto).through(proxy.endpoint)
     client = bucket.server.client()
     proxy.inject(Fault("PutObject", skip=1, times=1))

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from integration_tests.fault_proxy import Fault, FaultProxy, When, fault_proxy
 from integration_tests.lake import ProcessLake
-from integration_tests.s3_proxy import Fault, S3Call, S3Proxy, When, s3_proxy
 from unit_tests.lake.buckets import S3Server, new_bucket
 from unit_tests.lake.messages import JsonObject, catalog
 from unit_tests.lake.outcome import Outcome
 from unit_tests.lake.shop import complete, state, stream, users
+from unit_tests.s3_proxy import Call
 
 MOMENTS = {
     "before_landing": Fault("PutObject", "/chain/0"),
@@ -32,7 +33,7 @@ class MergeBlock:
     def __init__(self) -> None:
         self._planned = False
 
-    def __call__(self, call: S3Call) -> bool:
+    def __call__(self, call: Call) -> bool:
         self._planned |= call.action == "GetObject" and "/scratch/" in call.key
         return self._planned and call.action == "PutObject" and "/chain/0" in call.key
 
@@ -71,7 +72,7 @@ def lines(moment: str) -> list[bytes]:
 
 def dying_sync(lake: ProcessLake, moment: str) -> Outcome:
     """A sync of the moment's table, and of another stream, which makes Spark start before the table is written to."""
-    with s3_proxy(lake.bucket.server.endpoint) as proxy:
+    with fault_proxy(lake.bucket.server.endpoint) as proxy:
         connector = lake.connector(proxy.endpoint, batching={"max_batch_age_s": 1})
         with connector.start(catalog(stream(), deduplicated(moment))) as sync:
             sync.send(*users([1]), state(0)).wait_for_states(1)
@@ -88,7 +89,7 @@ def test_the_sync_fails_for_now_and_the_next_one_has_every_row_once(deaths: dict
     assert lake.ids(("shop", moment)) == list(range(100))
 
 
-def test_after_the_last_job_nobody_needs_the_jvm(lake: ProcessLake, proxy: S3Proxy) -> None:
+def test_after_the_last_job_nobody_needs_the_jvm(lake: ProcessLake, proxy: FaultProxy) -> None:
     name = AFTER_THE_LAST_JOB
     with lake.connector(proxy.endpoint).start(catalog(deduplicated(name))) as sync:
         proxy.inject(Fault(only=MergeBlock(), status=None, times=1, effect=lambda _: sync.kill_jvm()))

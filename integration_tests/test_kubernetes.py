@@ -20,13 +20,13 @@ from destination_s3_spark.engine.kubernetes import IMAGE_VARIABLE
 from destination_s3_spark.kernel import HOW_LINES_ARE_TYPED
 from integration_tests.cluster_story import STORY_TIMEOUT_S, Tables, marks_on, messages, run_sync, streams, tables_of
 from integration_tests.connector import SCRIPT, Connector
+from integration_tests.fault_proxy import Fault, FaultProxy, fault_proxy
 from integration_tests.kubernetes.api_server import ACCOUNT, AIRBYTE, NAMESPACE, ApiServer, api_server
 from integration_tests.kubernetes.cluster import Cluster, Image, cluster, connector_image, driver_pod
 from integration_tests.kubernetes.real_api_server import real_api_server
 from integration_tests.lake import ProcessLake
 from integration_tests.maven import NoMavenError, class_path
 from integration_tests.network import Host, NoNamespacesError, network
-from integration_tests.s3_proxy import Fault, S3Proxy, s3_proxy
 from integration_tests.spark_cluster import interpreter
 from unit_tests.lake.buckets import S3Server, new_bucket
 from unit_tests.lake.outcome import Outcome
@@ -48,7 +48,7 @@ class Rig:
     driver: Host
     api: ApiServer
     cluster: Cluster
-    proxy: S3Proxy
+    proxy: FaultProxy
     moto: S3Server
     directory: Path
     stack: ExitStack
@@ -109,7 +109,7 @@ def rig(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ri
             "foreign": Image(("sh", "-c", 'echo "unknown command: $*" >&2; exit 3', "sh"), {}),
         }
         nodes = stack.enter_context(cluster(api, hosts, images, directory / "nodes"))
-        proxy = stack.enter_context(s3_proxy(moto.endpoint, here.address))
+        proxy = stack.enter_context(fault_proxy(moto.endpoint, here.address))
         yield Rig(here, driver, api, nodes, proxy, moto, directory, stack)
 
 

@@ -13,9 +13,9 @@ import pytest
 
 from destination_s3_spark.engine.environment import PACKAGES
 from integration_tests.cluster_story import Tables, marks_on, run_sync, tables_of
+from integration_tests.fault_proxy import Fault, FaultProxy, fault_proxy
 from integration_tests.lake import ProcessLake
 from integration_tests.maven import NoMavenError, class_path
-from integration_tests.s3_proxy import Fault, S3Proxy, s3_proxy
 from integration_tests.servers import free_port
 from integration_tests.spark_cluster import SPARK_HOME, interpreter
 from integration_tests.yarn.cluster import YarnCluster, yarn_cluster
@@ -32,7 +32,7 @@ class Rig:
     """A cluster, the bucket's server, and the `spark` group of a configuration that runs there."""
 
     cluster: YarnCluster
-    proxy: S3Proxy
+    proxy: FaultProxy
     moto: S3Server
     spark: dict[str, Any]
     directory: Path
@@ -69,7 +69,7 @@ def rig(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ri
             "spark.network.crypto.enabled": "true",
         }
         spark = {"master": "yarn", "executor_credentials": "forward", "conf": conf}
-        yield Rig(cluster, stack.enter_context(s3_proxy(moto.endpoint)), moto, spark, directory)
+        yield Rig(cluster, stack.enter_context(fault_proxy(moto.endpoint)), moto, spark, directory)
 
 
 def test_addresses_are_enough_and_a_killed_executor_costs_time_alone(rig: Rig, local_tables: list[Tables]) -> None:

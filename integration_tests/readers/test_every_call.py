@@ -13,12 +13,13 @@ import polars as pl
 import pytest
 from pyiceberg.catalog import load_catalog
 
+from integration_tests.fault_proxy import Fault, FaultProxy
 from integration_tests.readers.published_table import NAME, PublishedTable
-from integration_tests.s3_proxy import Fault, S3Call, S3Proxy
 from unit_tests.lake.buckets import REGION
 from unit_tests.lake.messages import EMITTED_AT_MS
 from unit_tests.lake.outcome import BUCKET_PATH
 from unit_tests.lake.shop import complete, record, state
+from unit_tests.s3_proxy import Call
 from unit_tests.sampling import sample
 
 pytestmark = [pytest.mark.reader_tests, pytest.mark.xdist_group("readers")]
@@ -80,18 +81,18 @@ def row(one: int, number: int, chance: Random) -> Mapping[str, Any]:
     return {"id": one, "round": number, "text": chance.randbytes(8_000).hex()}
 
 
-def is_watched(call: S3Call) -> bool:
+def is_watched(call: Call) -> bool:
     return call.action in CHANGES and not any(other in call.key for other in OTHERS)
 
 
 @pytest.mark.parametrize("mode", sample(["append", "append_dedup"], 1))
-def test_a_reader_sees_one_commit_at_every_call(mode: str, table: PublishedTable, proxy: S3Proxy) -> None:
+def test_a_reader_sees_one_commit_at_every_call(mode: str, table: PublishedTable, proxy: FaultProxy) -> None:
     table.mode = mode
     readers, chance, lock = readings(table), Random(mode), threading.Lock()
     watched = table.connector_through(proxy.endpoint)
     seen: dict[str, list[tuple[str, Rounds]]] = {}
 
-    def look(call: S3Call) -> None:
+    def look(call: Call) -> None:
         with lock:
             for name, reading in readers.items():
                 seen[name].append((f"{call.action} {call.key}", reading()))
