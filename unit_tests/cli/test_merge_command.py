@@ -27,7 +27,7 @@ LATER: JsonObject = {**RAW, "merge": [{"stream": "*", "at_least_every_hours": 10
 DEDUP: JsonObject = {"schema": SCHEMA, "mode": "append_dedup", "primary_key": [["id"]], "cursor_field": ["round"]}
 MOST_CALLS = 90
 """More than a merge of one table makes."""
-MOMENTS = 15
+MOMENTS = 30
 """So many of these calls are tried with each commit, all at night."""
 
 
