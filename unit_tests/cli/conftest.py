@@ -29,7 +29,7 @@ def config(s3_settings: S3Settings, tmp_path: Path) -> Path:
         "s3_bucket_path": "lake",
         "s3_bucket_region": "us-east-1",
         "s3_endpoint": s3_settings.endpoint,
-        "access_key_id": "key",
+        "access_key_id": "test-key",
         "secret_access_key": "hidden-secret",
         "format": {"format_type": "Parquet"},
     }

@@ -15,7 +15,8 @@ from destination_s3_spark.engine.yarn import Yarn
 from destination_s3_spark.errors import TransientError
 from destination_s3_spark.sync.check import check_cluster
 from unit_tests.cases import each
-from unit_tests.sync.test_check import TEMPLATE, on
+from unit_tests.engine.masters import on
+from unit_tests.places import TEMPLATE
 
 
 @each(("master", "kind"), [("spark://host:7077", Manager), ("yarn", Yarn), ("k8s://https://host:6443", Kubernetes)])

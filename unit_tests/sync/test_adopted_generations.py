@@ -13,7 +13,7 @@ from destination_s3_spark.storage.client import s3_client
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.updates.resources import MergeTime
 from unit_tests.lake.lake import Lake
-from unit_tests.lake.messages import JsonObject, records, state, status, stream
+from unit_tests.lake.messages import JsonObject, complete, records, state, status, stream
 from unit_tests.lake.messages import catalog as catalog_of
 
 ROOT = "lake/users/"
@@ -37,7 +37,7 @@ def catalog(generation: int, minimum: int, mode: str = "append") -> JsonObject:
 
 
 def sync(lake: Lake, generation: int, minimum: int, ids: Sequence[int | str] = (), mode: str = "append") -> None:
-    lake.sync(catalog(generation, minimum, mode), [records({"id": one} for one in ids), state(len(ids)), status("COMPLETE")])
+    lake.sync(catalog(generation, minimum, mode), [records({"id": one} for one in ids), state(len(ids)), complete()])
 
 
 def cut(lake: Lake, generation: int, minimum: int, ids: Sequence[int] = (), mode: str = "append") -> None:
@@ -132,7 +132,7 @@ def test_a_refresh_without_records_replaces_them_in_the_first_sync(lake: Lake, m
         lake.sync(catalog(6, 6, mode), [status("INCOMPLETE")])
     assert keys(lake) == [OLD, *ACKNOWLEDGED]
     for generation in (6, 7):
-        lake.sync(catalog(generation, generation, mode), [status("COMPLETE")])
+        lake.sync(catalog(generation, generation, mode), [complete()])
         assert (keys(lake), own_rows(lake)) == ([], 0)
     sync(lake, 7, 0, [1], mode)
 

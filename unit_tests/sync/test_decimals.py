@@ -18,7 +18,7 @@ import pytest
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.storage.settings import S3Settings
 from unit_tests.lake.lake import Lake
-from unit_tests.lake.messages import JsonObject, catalog, schema_of, state, status, stream
+from unit_tests.lake.messages import JsonObject, catalog, complete, schema_of, state, stream
 
 PARQUET, AVRO = {"format_type": "Parquet"}, {"format_type": "Avro", "compression_codec": {"codec": "no compression"}}
 JSONL = {"format_type": "JSONL", "compression": {"compression_type": "No Compression"}}
@@ -52,7 +52,7 @@ def items(
 def sync(lake: Lake, sent: Iterable[str], catalog: JsonObject | None = None, at: int = 1) -> None:
     """Sync records, given as the members of their data."""
     records = (f'{{"type":"RECORD","record":{{"stream":"items","emitted_at":{at},"data":{{{data}}}}}}}\n'.encode() for data in sent)
-    lake.sync(catalog or items(), [*records, state(at, "items"), status("COMPLETE", "items")])
+    lake.sync(catalog or items(), [*records, state(at, "items"), complete("items")])
 
 
 def rows(lake: Lake) -> list[dict[str, Any]]:

@@ -11,13 +11,12 @@ import pytest
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.state import Contents, Counters
-from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.rules import MergeRule
 from destination_s3_spark.tables.updates.resources import MergeTime
 from destination_s3_spark.tables.updates.waiting import MOST_RUNS, runs_to_combine
 from unit_tests.lake.lake import Lake
-from unit_tests.lake.messages import state, status
+from unit_tests.lake.messages import complete, state
 from unit_tests.places import table_of
 from unit_tests.sync.dedup_lake import contents, dedup_catalog, fresh, rows, runs, sync, table
 
@@ -55,11 +54,11 @@ def test_a_sync_without_rows_of_a_table_does_not_open_it_before_it_is_due(lake: 
     sync(lake, 1, range(100))
     sync(lake, 2, range(10))
     before = lake.own_chain().head.sequence_number
-    lake.sync(dedup_catalog(), [status("COMPLETE")])
+    lake.sync(dedup_catalog(), [complete()])
     assert lake.own_chain().head.sequence_number == before
 
     lake.options = {"tables": {"merge": [{"stream": "*", "at_least_every_hours": 0}]}}
-    lake.sync(dedup_catalog(), [status("COMPLETE")])
+    lake.sync(dedup_catalog(), [complete()])
     assert contents(lake).waiting == Counters()
 
 
@@ -68,7 +67,7 @@ def test_another_key_is_merged_at_once(lake: Lake, waits: bool) -> None:
     sync(lake, 1, range(100))
     if waits:
         sync(lake, 2, range(10))
-    lake.sync(dedup_catalog(key="note", key_type="string"), [rows([{"note": "3 of 2"}], 3), state(3), status("COMPLETE")])
+    lake.sync(dedup_catalog(key="note", key_type="string"), [rows([{"note": "3 of 2"}], 3), state(3), complete()])
     assert contents(lake).waiting == Counters()
 
 
@@ -81,7 +80,7 @@ def test_runs_of_text_rows_are_merged_at_once_when_the_type_of_deletions_changes
     waiting = []
     for number, (ids, kind) in enumerate([(range(100), text), (range(9), text), (range(5), time), (range(3), time)], start=1):
         found = [{"id": i, "note": f"{i} of {number}"} for i in ids]
-        lake.sync(dedup_catalog(_ab_cdc_deleted_at=kind), [rows(found, number), state(number), status("COMPLETE")])
+        lake.sync(dedup_catalog(_ab_cdc_deleted_at=kind), [rows(found, number), state(number), complete()])
         waiting.append(contents(lake).waiting.files)
         assert fresh(lake).to_table().num_rows == 100
     assert waiting == [0, 1, 0, 1]
@@ -93,9 +92,9 @@ def test_waiting_rows_are_merged_by_their_own_key_before_the_table_gets_another(
     for number in (2, 3):
         sync(lake, number, range(10))
     if not hint:
-        S3Store(lake.settings).delete([f"{table_of('users').chain_prefix}hint.json"])
+        lake.store.delete([f"{table_of('users').chain_prefix}hint.json"])
     catalog = dedup_catalog(key="note", key_type="string", id={"type": "integer"})
-    lake.sync(catalog, [rows([{"id": 500, "note": "9 of 1"}, {"id": 501, "note": "50 of 1"}], 9), state(9), status("COMPLETE")])
+    lake.sync(catalog, [rows([{"id": 500, "note": "9 of 1"}, {"id": 501, "note": "50 of 1"}], 9), state(9), complete()])
 
     assert contents(lake).waiting == Counters()
     expected = {i: f"{i} of {3 if i < 10 else 1}" for i in range(100)} | {500: "9 of 1", 501: "50 of 1"}
@@ -114,7 +113,7 @@ def test_rows_of_a_table_that_is_only_appended_from_now_on_are_merged_first(lake
     sync(lake, 1, range(100))
     sync(lake, 2, range(10))
     catalog = dedup_catalog(mode="append")
-    lake.sync(catalog, [rows([{"id": 1, "note": "again"}], 3), state(3), status("COMPLETE")])
+    lake.sync(catalog, [rows([{"id": 1, "note": "again"}], 3), state(3), complete()])
     assert len(lake.ids_in_folder()) == 101
 
 
@@ -175,7 +174,7 @@ def test_a_table_takes_another_type_however_long_that_takes(lake: Lake) -> None:
     sync(lake, 1, range(100))
     lake.merge_limits = {"time": MergeTime(timedelta())}
     sync(lake, 2, range(10))
-    lake.sync(dedup_catalog(key_type="string"), [rows([{"id": "x", "note": "3"}], 3), state(3), status("COMPLETE")])
+    lake.sync(dedup_catalog(key_type="string"), [rows([{"id": "x", "note": "3"}], 3), state(3), complete()])
     expected: dict[Any, str] = {str(i): f"{i} of {2 if i < 10 else 1}" for i in range(100)}
     assert table(lake) == expected
     assert contents(lake).waiting.rows == 1

@@ -13,7 +13,7 @@ import pytest
 
 from destination_s3_spark.storage.settings import S3Settings
 from unit_tests.lake.lake import Lake
-from unit_tests.lake.messages import JsonObject, record, schema_of, state, status, stream
+from unit_tests.lake.messages import JsonObject, complete, record, schema_of, state, stream
 from unit_tests.lake.messages import catalog as catalog_of
 
 DAYS = ("0044-03-15 BC", "2026-01-02", "+12023-10-22")
@@ -45,7 +45,7 @@ def records(lsn: int | None) -> Iterator[bytes]:
 
 def syncs(lake: Lake, mode: str, key: str) -> None:
     for number, lsn in enumerate((None, 5), start=1):
-        lake.sync(catalog(mode, key), [b"".join(records(lsn)), state(number), status("COMPLETE")])
+        lake.sync(catalog(mode, key), [b"".join(records(lsn)), state(number), complete()])
 
 
 @pytest.mark.parametrize("options", [{}, {"tables": {"history": [{"stream": "users"}]}}, {"publish": {"delta": True}}])
@@ -87,7 +87,7 @@ def test_late_versions_of_far_days_find_their_place(s3_settings: S3Settings, tmp
     for number, (hour, day) in enumerate([(1, DAYS[0]), (5, DAYS[2]), (3, DAYS[1]), (2, DAYS[0])], start=1):
         data = {"id": 1, "day": day, "at": f"2026-01-02T{hour:02}:00:00Z"}
         message = record(data, emitted_at=number)
-        lake.sync(catalog("append_dedup", "id", "at"), [message, state(number), status("COMPLETE")])
+        lake.sync(catalog("append_dedup", "id", "at"), [message, state(number), complete()])
     objects = lake.memory.objects.items()
     found = [pq.read_table(pa.BufferReader(body)) for key, body in objects if "_history/" in key and "parquet" in key]
     versions = pa.concat_tables(found)

@@ -9,7 +9,7 @@ import pytest
 
 from destination_s3_spark.storage.settings import S3Settings
 from unit_tests.lake.lake import Lake
-from unit_tests.lake.messages import catalog, record, state, status, stream
+from unit_tests.lake.messages import catalog, complete, record, state, stream
 
 SCHEMA = {"type": "object", "properties": {"id": {"type": "integer"}, "file_name": {"type": "string"}}}
 
@@ -28,7 +28,7 @@ def test_a_file_based_stream_without_its_files_syncs_like_any_other(
 
     described = stream(schema=SCHEMA, **configured)
     described["stream"]["is_file_based"] = True
-    lake.sync(catalog(described), [file_record(1), file_record(2, file_reference=staged), state(2), status("COMPLETE")])
+    lake.sync(catalog(described), [file_record(1), file_record(2, file_reference=staged), state(2), complete()])
 
     assert lake.ids_in_folder() == [1, 2]
     assert len(lake.acknowledged()) == 1

@@ -19,7 +19,7 @@ from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables import dataset
 from unit_tests.lake.lake import Lake
-from unit_tests.lake.messages import catalog, state, status, stream, users
+from unit_tests.lake.messages import catalog, complete, state, stream, users
 from unit_tests.places import table_of
 
 USERS, ORDERS = table_of("users"), table_of("orders")
@@ -43,7 +43,7 @@ def lake(s3_settings: S3Settings, tmp_path: Path) -> Lake:
 
 
 def sync(lake: Lake, number: int, *streams: str) -> None:
-    blocks = [block for name in streams for block in (*users(range(3), name), state(number, name), status("COMPLETE", name))]
+    blocks = [block for name in streams for block in (*users(range(3), name), state(number, name), complete(name))]
     lake.sync(catalog(*map(stream, streams)), blocks)
 
 
@@ -51,7 +51,7 @@ class Others:
     """What is not the table's of users: it must be the same after an attack."""
 
     def __init__(self, lake: Lake, own: str = "") -> None:
-        self._store = S3Store(lake.settings)
+        self._store = lake.store
         self._own = tuple(filter(None, (USERS.folder, USERS.final_root, own)))
         client, bucket = self._store.client, lake.settings.bucket
         self.uploads = [
@@ -69,7 +69,7 @@ class Others:
 
 
 def forged_hint(lake: Lake, change: Callable[[dict[str, Any]], None]) -> None:
-    store = S3Store(lake.settings)
+    store = lake.store
     hint = json.loads(store.get(HINT))
     change(hint["known"])
     hint["checksum"] = hashlib.sha256(canonical(hint["known"])).hexdigest()
@@ -96,7 +96,7 @@ def named(stream: str, root: str, **more: Any) -> dict[str, Any]:
 
 
 def everything_to_delete(lake: Lake) -> list[str]:
-    return [info.key for info in S3Store(lake.settings).list("") if not info.key.startswith((USERS.folder, USERS.final_root))]
+    return [info.key for info in lake.store.list("") if not info.key.startswith((USERS.folder, USERS.final_root))]
 
 
 def unsettled(keys: list[str], closed: bool) -> Callable[[dict[str, Any]], None]:
@@ -161,7 +161,7 @@ def test_a_forged_hint_is_no_way_to_other_objects(lake: Lake, forgery: str) -> N
                 code = run(lake, attempt)
                 assert code == (1 if attempt == "verify" else 0), attempt
             else:
-                lake.sync(catalog(stream()), [*(users([7]) if attempt == "write" else []), state(7), status("COMPLETE")])
+                lake.sync(catalog(stream()), [*(users([7]) if attempt == "write" else []), state(7), complete()])
         others.expect_untouched()
 
     assert set(ids) <= set(lake.ids_in_folder())
@@ -183,7 +183,7 @@ SEEDS: dict[str, tuple[str, dict[str, Any]]] = {
 def test_a_chain_from_nothing_owns_nothing_of_others(lake: Lake, forgery: str, capsys: pytest.CaptureFixture[str]) -> None:
     stream, fields = SEEDS[forgery]
     folder = table_of(stream).folder
-    store = S3Store(lake.settings)
+    store = lake.store
     removed = [{"kind": "adopted", "key": key, "rows": 0, "bytes": 0} for key in fields.get("adopted", ())]
     replace = {"kind": "ReplaceData", "schemaId": None, "syncId": 1, "generationId": 0, "files": [], "filesRemoved": removed}
     for key, body in seed(folder, *([replace] if removed else []), **fields).items():
@@ -206,7 +206,7 @@ def test_a_chain_from_nothing_owns_nothing_of_others(lake: Lake, forgery: str, c
 
 
 def test_one_damaged_folder_does_not_keep_commands_from_the_others(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
-    S3Store(lake.settings).put(f"lake/airbyte_internal/zzz/chain/{block_name(0)}", b"{}")
+    lake.store.put(f"lake/airbyte_internal/zzz/chain/{block_name(0)}", b"{}")
     reason = f"lake/airbyte_internal/zzz/chain/{block_name(0)} is not the first block of a chain: it is damaged"
     for command in COMMANDS:
         assert run(lake, command) == 1
@@ -219,7 +219,7 @@ def test_one_damaged_folder_does_not_keep_commands_from_the_others(lake: Lake, c
 
 
 def test_a_damaged_chain_is_one_unread_table_of_inspect(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
-    store = S3Store(lake.settings)
+    store = lake.store
     store.delete([HINT])
     store.put(f"{USERS.chain_prefix}{block_name(1)}", b"{}")
 

@@ -15,7 +15,6 @@ import pytest
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.errors import ConfigError, TransientError
-from destination_s3_spark.storage.s3 import S3Store
 from unit_tests.lake.lake import Lake
 from unit_tests.lake.messages import JsonObject, record, state, status, stream
 from unit_tests.lake.messages import catalog as catalog_of
@@ -152,7 +151,7 @@ def messages(parts: Iterable[tuple[str, Step]], number: int) -> Iterator[bytes]:
 
 
 def shown(lake: Lake, names: Iterable[str]) -> dict[str, list[tuple[Any, ...]]]:
-    store, found = S3Store(lake.settings), {name: list[tuple[Any, ...]]() for name in names}
+    store, found = lake.store, {name: list[tuple[Any, ...]]() for name in names}
     for one in store.list("lake/"):
         name = one.key.split("/")[1]
         if name in found and one.key.endswith(".parquet"):
@@ -210,7 +209,7 @@ def test_rows_below_the_minimum_go_and_those_of_the_generation_stay(lake: Lake) 
     check(lake, NAMED)
 
     for number, case in enumerate(NAMED):
-        chain = Chain(S3Store(lake.settings), table_of(f"s{number:05}"))
+        chain = Chain(lake.store, table_of(f"s{number:05}"))
         chain.read()
         contents, live = chain.head.contents, chain.live_files()
         assert contents.landed == sum(file.rows for file in live.of(FileKind.RAW)), f"{case}: the raw table has other rows than the table"

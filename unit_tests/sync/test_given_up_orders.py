@@ -14,11 +14,10 @@ import pytest
 from destination_s3_spark import tables
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.errors import ConfigError, TransientError
-from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.sync.batches import Limits
 from unit_tests.lake.lake import Lake
-from unit_tests.lake.messages import JsonObject, record, schema_of, state, status, stream
+from unit_tests.lake.messages import JsonObject, complete, record, schema_of, state, stream
 from unit_tests.lake.messages import catalog as catalog_of
 from unit_tests.places import table_of
 
@@ -61,7 +60,7 @@ def version(number: int, name: str, at: int) -> bytes:
 
 def first_syncs(lake: Lake, generation: int | None = 1) -> None:
     """Two syncs, the second of which brings other versions of a row."""
-    end = [] if generation is None else [status("COMPLETE")]
+    end = [] if generation is None else [complete()]
     lake.sync(catalog(generation), [version(1, "a1", 1) + version(2, "b1", 2) + version(3, "c1", 3), state(1), *end])
     lake.sync(catalog(generation), [version(1, "a2", 4) + version(1, "a3", 5), state(2), *end])
 
@@ -75,7 +74,7 @@ def killed_refresh(lake: Lake, **other: Any) -> None:
 
     with pytest.raises(Killed):
         lake.sync(catalog(2, 2, **other), blocks())
-    chain = Chain(S3Store(lake.settings), table_of("users"))
+    chain = Chain(lake.store, table_of("users"))
     chain.catch_up()
     assert chain.head.contents.has_earlier_schema(without_pending=True)
 
@@ -96,9 +95,9 @@ def test_what_waits_is_merged_by_what_it_landed_under(lake: Lake, other: str, st
     first_syncs(lake)
     killed_refresh(lake, **OTHERS[other])
     now = OTHERS[other] if stays else {}
-    lake.sync(catalog(2, **now), [version(5, "e1", 6), state(4), status("COMPLETE")])
+    lake.sync(catalog(2, **now), [version(5, "e1", 6), state(4), complete()])
     lake.options = {"tables": {}}
-    lake.sync(catalog(2, **now), [version(6, "f1", 7), state(5), status("COMPLETE")])
+    lake.sync(catalog(2, **now), [version(6, "f1", 7), state(5), complete()])
     assert names(lake) == [(1, "a3"), (2, "b1"), (3, "c1"), (5, "e1"), (6, "f1")]
 
 
@@ -108,9 +107,9 @@ def test_what_a_refresh_of_an_empty_table_landed_is_merged_before_it_goes_on_oth
         lake.sync(catalog(1, 1), [version(1, "a1", 1) + version(2, "b1", 2), state(1), version(1, "a2", 4) + version(1, "a3", 5), state(2)])
     assert names(lake) == []
     now = OTHERS[other]
-    lake.sync(catalog(1, 1, **now), [version(5, "e1", 6), state(3), status("COMPLETE")])
+    lake.sync(catalog(1, 1, **now), [version(5, "e1", 6), state(3), complete()])
     lake.options = {"tables": {}}
-    lake.sync(catalog(1, **now), [version(6, "f1", 7), state(4), status("COMPLETE")])
+    lake.sync(catalog(1, **now), [version(6, "f1", 7), state(4), complete()])
     assert names(lake) == [(1, "a3"), (2, "b1"), (5, "e1"), (6, "f1")]
 
 
@@ -120,8 +119,8 @@ def test_rows_of_a_refresh_that_join_those_of_another_order_are_told(lake: Lake,
     now = OTHERS.get(other, {})
     with pytest.raises(TransientError):
         lake.sync(catalog(2, 2, **now), [version(9, "x", 9), state(3), version(10, "y", 9)])
-    lake.sync(catalog(2, **now), [version(5, "e1", 10), state(4), status("COMPLETE")])
-    lake.sync(catalog(2, **now), [version(6, "f1", 11), state(5), status("COMPLETE")])
+    lake.sync(catalog(2, **now), [version(5, "e1", 10), state(4), complete()])
+    lake.sync(catalog(2, **now), [version(6, "f1", 11), state(5), complete()])
     told = [entry.getMessage() for entry in caplog.records if "ended early" in entry.getMessage()]
     assert ["2 rows that waited" in one for one in told] == ([] if other == "none" else [True])
 
@@ -130,9 +129,9 @@ def test_rows_that_land_after_the_refresh_under_its_key_are_merged_by_that(lake:
     first_syncs(lake)
     killed_refresh(lake, **OTHERS["key"])
     for number, at in enumerate((6, 7), start=4):
-        lake.sync(catalog(2, **OTHERS["key"]), [version(1, f"a{at}", at), state(number), status("COMPLETE")])
+        lake.sync(catalog(2, **OTHERS["key"]), [version(1, f"a{at}", at), state(number), complete()])
     lake.options = {"tables": {}}
-    lake.sync(catalog(2, **OTHERS["key"]), [version(6, "f1", 8), state(6), status("COMPLETE")])
+    lake.sync(catalog(2, **OTHERS["key"]), [version(6, "f1", 8), state(6), complete()])
     assert names(lake) == [(1, "a3"), (1, "a6"), (1, "a7"), (2, "b1"), (3, "c1"), (6, "f1")]
 
 
@@ -154,11 +153,11 @@ def test_keys_are_compared_with_the_rules_that_the_rows_landed_under(lake: Lake)
     plain, lake.options = lake.options, hashed
     killed_refresh(lake)
     with pytest.raises(ConfigError, match="as sent, now hash"):
-        lake.sync(catalog(2), [version(5, "e1", 6), state(4), status("COMPLETE")])
+        lake.sync(catalog(2), [version(5, "e1", 6), state(4), complete()])
     lake.options = plain
-    lake.sync(catalog(2), [version(5, "e1", 6), state(4), status("COMPLETE")])
+    lake.sync(catalog(2), [version(5, "e1", 6), state(4), complete()])
     lake.options = {"tables": {}}
-    lake.sync(catalog(2), [version(6, "f1", 7), state(5), status("COMPLETE")])
+    lake.sync(catalog(2), [version(6, "f1", 7), state(5), complete()])
     assert names(lake) == [(1, "a3"), (2, "b1"), (3, "c1"), (5, "e1"), (6, "f1")]
 
 
@@ -171,9 +170,9 @@ def test_files_keep_their_folders_and_encodings(s3_settings: S3Settings, tmp_pat
     killed_refresh(lake)
     if not stays:
         lake.options, lake.format = {}, {"format_type": "Parquet"}
-    lake.sync(catalog(2), [version(5, "e1", 6), state(4), status("COMPLETE")])
+    lake.sync(catalog(2), [version(5, "e1", 6), state(4), complete()])
     assert names(lake) == [(1, "a3"), (2, "b1"), (3, "c1"), (5, "e1")]
-    store = S3Store(lake.settings)
+    store = lake.store
     keys = [found.key for found in store.list("lake/users/") if found.key.endswith(".parquet")]
     assert all(key.count("/") == 2 for key in keys)
     assert {pq.read_schema(pa.BufferReader(store.get(key))).field("_airbyte_extracted_at").type.unit for key in keys} == {"ms"}
@@ -188,6 +187,6 @@ def test_a_refresh_with_partitions_that_was_given_up_leaves_a_text_table_as_it_i
     )
     killed_refresh(lake)
     lake.options, lake.format = {}, {"format_type": "JSONL"}
-    lake.sync(catalog(2), [version(5, "e1", 6), state(4), status("COMPLETE")])
+    lake.sync(catalog(2), [version(5, "e1", 6), state(4), complete()])
     found = tables.read(lake.raw_config(), "users").to_table().to_pylist()
     assert sorted(json.loads(row["_airbyte_data"])["name"] for row in found) == ["a3", "b1", "c1", "e1"]

@@ -11,10 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from destination_s3_spark.errors import ConfigError, TransientError
-from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from unit_tests.lake.lake import Lake
-from unit_tests.lake.messages import JsonObject, records, schema_of, state, status, stream
+from unit_tests.lake.messages import JsonObject, complete, records, schema_of, state, stream
 from unit_tests.lake.messages import catalog as catalog_of
 from unit_tests.places import table_of
 
@@ -61,7 +60,7 @@ def hold_back(lake: Lake) -> None:
 def cancel(lake: Lake, mode: str) -> None:
     """Four texts, and a refresh with one number that dies behind a STATE."""
     texts = named((number, f"u{number}") for number in range(4))
-    lake.sync(catalog(TEXT, mode), [texts, state(1), status("COMPLETE")])
+    lake.sync(catalog(TEXT, mode), [texts, state(1), complete()])
     with pytest.raises(TransientError):
         lake.sync(catalog(NUMBER, mode, 2, 2), [named([(0, 100)], 2), state(1)])
 
@@ -73,7 +72,7 @@ def test_rows_keep_their_values_after_a_discard(lake: Lake, mode: str, of: Mappi
     hold_back(lake)
     if by == "the command":
         assert lake.connector().run("discard").exit_code == 0
-    S3Store(lake.settings).delete([f"{table_of('users').chain_prefix}hint.json"])  # what it knew is in the chain
+    lake.store.delete([f"{table_of('users').chain_prefix}hint.json"])  # what it knew is in the chain
     lake.sync(catalog(of, mode, None), [named([(9, value)]), state(2)])
     assert rows_of(lake) == [*((number, f"u{number}") for number in range(4)), (9, value)]
 
@@ -85,7 +84,7 @@ def test_rows_of_a_cancelled_refresh_join_those_that_were_there(
     lake: Lake, mode: str, generation: int, of: Mapping[str, Any], value: Any
 ) -> None:
     cancel(lake, mode)
-    lake.sync(catalog(of, mode, generation), [named([(9, value)], 3), state(2), status("COMPLETE")])
+    lake.sync(catalog(of, mode, generation), [named([(9, value)], 3), state(2), complete()])
     first: Rows = [(0, 100)] if mode == "append_dedup" else [(0, "u0"), (0, 100)]
     assert rows_of(lake) == sorted([*first, *((number, f"u{number}") for number in range(1, 4)), (9, value)], key=str)
 
@@ -93,10 +92,10 @@ def test_rows_of_a_cancelled_refresh_join_those_that_were_there(
 @pytest.mark.parametrize("mode", MODES)
 def test_rows_in_several_columns_of_a_field_stay_there_when_another_refresh_is_given_up(lake: Lake, mode: str) -> None:
     cancel(lake, mode)
-    lake.sync(catalog(NUMBER, mode, 2), [named([(9, 9)], 3), state(2), status("COMPLETE")])
+    lake.sync(catalog(NUMBER, mode, 2), [named([(9, 9)], 3), state(2), complete()])
     with pytest.raises(TransientError):
         lake.sync(catalog({"type": "boolean"}, mode, 3, 3), [named([(8, True)], 4), state(1)])
-    lake.sync(catalog(NUMBER, mode, 3), [named([(7, 7)], 5), state(2), status("COMPLETE")])
+    lake.sync(catalog(NUMBER, mode, 3), [named([(7, 7)], 5), state(2), complete()])
     first: Rows = [(0, 100)] if mode == "append_dedup" else [(0, "u0"), (0, 100)]
     texts: Rows = [(number, f"u{number}") for number in range(1, 4)]
     assert rows_of(lake) == sorted([*first, *texts, (7, 7), (8, True), (9, 9)], key=str)
@@ -106,7 +105,7 @@ def test_the_rows_are_rebuilt_as_they_are(lake: Lake) -> None:
     if not lake.options["tables"]["raw_tables"]:
         pytest.skip("nothing to rebuild from")
     cancel(lake, "append_dedup")
-    lake.sync(catalog(TEXT, "append_dedup", 2), [named([(9, "u9")], 3), state(2), status("COMPLETE")])
+    lake.sync(catalog(TEXT, "append_dedup", 2), [named([(9, "u9")], 3), state(2), complete()])
     before = rows_of(lake)
     lake.rebuild()
     assert rows_of(lake) == before
@@ -137,8 +136,8 @@ def test_with_fail_rows_of_another_type_cannot_join_the_table(lake: Lake) -> Non
     lake.options = {"tables": {**lake.options["tables"], "schema_change": "fail"}}
     cancel(lake, "append")
     with pytest.raises(ConfigError, match="was string and is now integer"):
-        lake.sync(catalog(TEXT, "append", 2), [named([(9, "u9")]), state(2), status("COMPLETE")])
-    lake.sync(catalog(NUMBER, "append", 2, 2), [named([(1, 101)]), state(2), status("COMPLETE")])  # the refresh goes on
+        lake.sync(catalog(TEXT, "append", 2), [named([(9, "u9")]), state(2), complete()])
+    lake.sync(catalog(NUMBER, "append", 2, 2), [named([(1, 101)]), state(2), complete()])  # the refresh goes on
     assert rows_of(lake) == [(0, 100), (1, 101)]
 
 
@@ -156,8 +155,8 @@ def test_commands_after_a_discard_see_the_types_of_the_rows(lake: Lake) -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_a_refresh_that_replaces_the_table_after_another_one_was_given_up_decides_the_types(lake: Lake, mode: str) -> None:
     cancel(lake, mode)
-    lake.sync(catalog({"type": "boolean"}, mode, 3, 3), [named([(5, True)], 3), state(2), status("COMPLETE")])
-    lake.sync(catalog({"type": "boolean"}, mode, 3), [named([(6, False)], 4), state(3), status("COMPLETE")])
+    lake.sync(catalog({"type": "boolean"}, mode, 3, 3), [named([(5, True)], 3), state(2), complete()])
+    lake.sync(catalog({"type": "boolean"}, mode, 3), [named([(6, False)], 4), state(3), complete()])
     assert rows_of(lake) == [(5, True), (6, False)]
     names = {name for file in lake.files(".parquet") for name in pq.read_schema(pa.BufferReader(file)).names}
     assert {name for name in names if name.startswith("name")} == {"name"}

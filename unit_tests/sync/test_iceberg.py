@@ -11,7 +11,7 @@ from pyiceberg.exceptions import NoSuchTableError
 
 from destination_s3_spark.storage.settings import S3Settings
 from unit_tests.lake.lake import Lake
-from unit_tests.lake.messages import JsonObject, schema_of, state, status, stream, users
+from unit_tests.lake.messages import JsonObject, complete, schema_of, state, stream, users
 from unit_tests.lake.messages import catalog as catalog_of
 from unit_tests.tables.publishers.iceberg.lake import reader
 
@@ -47,23 +47,23 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_every_sync_mode_shows_its_rows(mode: str, served_settings: S3Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     made = lake(served_settings, tmp_path)
     for ids in (range(10), range(5, 15)):
-        made.sync(catalog(mode), [*users(ids), state(1), status("COMPLETE")])
+        made.sync(catalog(mode), [*users(ids), state(1), complete()])
     every = [*range(15)] if mode == "append_dedup" else sorted([*range(10), *range(5, 15)])
     assert shown(made) == every == made.ids_in_folder()
     assert shown(made, "_airbyte_extracted_at >= '1970-01-01T00:00:00+00:00'") == every
     assert (opened(made, "id = 12"), opened(made, "id = 20")) == (1, 0), "files are skipped by their statistics"
 
-    made.sync(catalog(mode, 2, 2), [*users(range(3)), state(1), status("COMPLETE")])
+    made.sync(catalog(mode, 2, 2), [*users(range(3)), state(1), complete()])
     assert shown(made) == [0, 1, 2]
-    made.sync(catalog(mode, 2, 2), [status("COMPLETE")])
+    made.sync(catalog(mode, 2, 2), [complete()])
     assert shown(made) == [0, 1, 2]
     assert warnings(caplog) == []
 
 
 def test_a_changed_type_is_shown_in_a_column_of_its_own(served_settings: S3Settings, tmp_path: Path) -> None:
     made = lake(served_settings, tmp_path)
-    made.sync(catalog("append"), [*users(range(2)), state(1), status("COMPLETE")])
-    made.sync(catalog("append", id={"type": "string"}), [*users(range(2)), state(1), status("COMPLETE")])
+    made.sync(catalog("append"), [*users(range(2)), state(1), complete()])
+    made.sync(catalog("append", id={"type": "string"}), [*users(range(2)), state(1), complete()])
 
     table = reader(made.directory, made.settings).load_table(NAME)
     names = [name for name in table.schema().column_names if name.startswith("id")]
@@ -79,7 +79,7 @@ def test_times_of_day_are_refused_until_a_refresh_with_integers(
 ) -> None:
     opens: dict[str, Any] = {"opens": {"type": "string", "format": "time", "airbyte_type": "time_without_timezone"}}
     made = lake(served_settings, tmp_path, time_encoding=encoding)
-    made.sync(catalog("append", **opens), [*users(range(2)), state(1), status("COMPLETE")])
+    made.sync(catalog("append", **opens), [*users(range(2)), state(1), complete()])
     assert made.acknowledged() != []
     (warning,) = warnings(caplog)
     assert "this one has opens. Set format.time_encoding to int64" in warning
@@ -87,20 +87,20 @@ def test_times_of_day_are_refused_until_a_refresh_with_integers(
         shown(made)
 
     later = lake(served_settings, tmp_path, time_encoding="int64")
-    later.sync(catalog("append", **opens), [*users(range(2, 4)), state(1), status("COMPLETE")])
+    later.sync(catalog("append", **opens), [*users(range(2, 4)), state(1), complete()])
     assert len(warnings(caplog)) == 2, "the table keeps its encoding"
-    later.sync(catalog("append", 2, 2, **opens), [*users(range(3)), state(1), status("COMPLETE")])
+    later.sync(catalog("append", 2, 2, **opens), [*users(range(3)), state(1), complete()])
     assert shown(later) == [0, 1, 2]
     assert len(warnings(caplog)) == 2
 
 
 def test_milliseconds_are_refused_until_a_refresh(served_settings: S3Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    Lake(served_settings, tmp_path).sync(catalog("append"), [*users(range(2)), state(1), status("COMPLETE")])
+    Lake(served_settings, tmp_path).sync(catalog("append"), [*users(range(2)), state(1), complete()])
     made = lake(served_settings, tmp_path)
-    made.sync(catalog("append"), [*users(range(2, 4)), state(1), status("COMPLETE")])
+    made.sync(catalog("append"), [*users(range(2, 4)), state(1), complete()])
     (warning,) = warnings(caplog)
     assert "timestamps in milliseconds" in warning
-    made.sync(catalog("append", 2, 2), [*users(range(3)), state(1), status("COMPLETE")])
+    made.sync(catalog("append", 2, 2), [*users(range(3)), state(1), complete()])
     assert shown(made) == [0, 1, 2]
 
 
@@ -108,21 +108,21 @@ def test_a_catalog_that_is_gone_costs_a_warning_and_the_next_sync_catches_up(
     served_settings: S3Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = lake(served_settings, tmp_path)
-    made.sync(catalog("append"), [*users(range(2)), state(1), status("COMPLETE")])
+    made.sync(catalog("append"), [*users(range(2)), state(1), complete()])
     down = Lake(served_settings, tmp_path, options={"publish": {"iceberg": {"type": "rest", "uri": "http://127.0.0.1:9"}}})
-    down.sync(catalog("append"), [*users(range(2, 4)), state(2), status("COMPLETE")])
+    down.sync(catalog("append"), [*users(range(2, 4)), state(2), complete()])
     assert down.acknowledged() != []
     assert shown(made) == [0, 1]
     (warning,) = warnings(caplog)
     assert "table users is not published for iceberg: The Iceberg catalog could not be reached" in warning
-    made.sync(catalog("append"), [status("COMPLETE")])
+    made.sync(catalog("append"), [complete()])
     assert shown(made) == [0, 1, 2, 3]
 
 
 def test_many_tables_are_published_at_once(served_settings: S3Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     made = lake(served_settings, tmp_path)
     names: Sequence[str] = [f"users_{number}" for number in range(8)]
-    blocks = [block for name in names for block in (*users(range(3), name), state(1, name), status("COMPLETE", name))]
+    blocks = [block for name in names for block in (*users(range(3), name), state(1, name), complete(name))]
     made.sync(catalog_of(*map(stream, names)), blocks)
 
     found = reader(made.directory, made.settings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from unit_tests.lake.lake import Lake
-from unit_tests.lake.messages import JsonObject, status, stream, users
+from unit_tests.lake.messages import JsonObject, complete, stream, users
 from unit_tests.lake.messages import catalog as catalog_of
 from unit_tests.sync.sources import END
 
@@ -24,7 +24,7 @@ def as_custom(lake: Lake, mode: str, ids: list[int]) -> list[int]:
 
 def as_registered(lake: Lake, mode: str, ids: list[int], generation: int, minimum: int) -> list[int]:
     """The table's ids after a sync as Airbyte runs it with a connector of the registry."""
-    lake.sync(catalog(mode, generation, minimum), [*users(ids), END, status("COMPLETE")])
+    lake.sync(catalog(mode, generation, minimum), [*users(ids), END, complete()])
     return lake.ids_in_folder()
 
 

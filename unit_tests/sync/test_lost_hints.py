@@ -16,7 +16,7 @@ from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.runs import footers
 from unit_tests.lake.lake import Lake
-from unit_tests.lake.messages import catalog, records, schema_of, state, status, stream
+from unit_tests.lake.messages import catalog, complete, records, schema_of, state, stream
 
 HINT = "lake/airbyte_internal/_raw__stream_users/chain/hint.json"
 LOG = "lake/users/_delta_log/"
@@ -44,7 +44,7 @@ def sync(lake: Lake, mode: str, ids: Sequence[int]) -> None:
     data = [{"id": one, "name": f"{one}" * 40 if one % 7 else "long" * 2_000, "of": {"x": one / 2}} for one in ids]
     schema = schema_of({"id": {"type": "integer"}, "name": {"type": "string"}, "of": schema_of({"x": {"type": "number"}})})
     described = catalog(stream(schema=schema, mode=mode, key="id", sync_id=1))
-    lake.sync(described, [records(data, emitted_at=1), state(max(ids)), status("COMPLETE")])
+    lake.sync(described, [records(data, emitted_at=1), state(max(ids)), complete()])
 
 
 @pytest.mark.parametrize("file_format", ["JSONL", "Parquet"])

@@ -16,7 +16,7 @@ from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables import dataset
 from unit_tests.lake.lake import Lake
-from unit_tests.lake.messages import catalog, state, status, stream, users
+from unit_tests.lake.messages import catalog, complete, state, stream, users
 
 ADOPTED = "lake/users/2025_01_01_1700000000000_0.parquet"
 
@@ -33,7 +33,7 @@ def lake(s3_settings: S3Settings, tmp_path: Path) -> Lake:
 
 
 def sync(lake: Lake, number: int) -> None:
-    lake.sync(catalog(stream()), [*users([number]), state(number), status("COMPLETE")])
+    lake.sync(catalog(stream()), [*users([number]), state(number), complete()])
 
 
 def moved(lake: Lake) -> Lake:

@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from destination_s3_spark.errors import ConfigError
-from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.table_paths import overlaps
 from destination_s3_spark.stream_id import StreamId
 from unit_tests.lake.lake import Lake
@@ -39,7 +38,7 @@ def sync(lake: Lake, streams: Sequence[StreamId], first: int, mode: str = "appen
 
 
 def ids_below(lake: Lake, root: str) -> list[int]:
-    store = S3Store(lake.settings)
+    store = lake.store
     files = [pq.read_table(pa.BufferReader(store.get(found.key))) for found in store.list(root) if found.key.endswith(".parquet")]
     return sorted(value for file in files for value in file["id"].to_pylist())
 
@@ -53,7 +52,7 @@ def test_a_table_begins_beside_those_of_other_catalogs(lake: Lake, pair: tuple[S
     roots = lake.factory().find().roots
     assert overlaps(roots, lake.factory().template) == {}
     assert [ids_below(lake, roots[of]) for of in pair] == [[1], [2]]
-    assert all(S3Store(lake.settings).head(f"{root}_delta_log/{0:020}.json") is not None for root in roots.values())
+    assert all(lake.store.head(f"{root}_delta_log/{0:020}.json") is not None for root in roots.values())
     assert all(len(of) == 2 for of in published.factory().publishers(lake.factory().find()).values())
 
     sync(published, pair, 3)

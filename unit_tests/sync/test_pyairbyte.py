@@ -11,7 +11,7 @@ from destination_s3_spark.errors import TransientError
 from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from unit_tests.lake.lake import Lake
 from unit_tests.lake.messages import catalog as catalog_of
-from unit_tests.lake.messages import status, stream, users
+from unit_tests.lake.messages import complete, stream, users
 from unit_tests.sync.sources import END
 
 PYAIRBYTE: Mapping[str, str] = {"AIRBYTE_ENTRYPOINT": "/opt/destination-s3-spark", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
@@ -35,15 +35,15 @@ def test_each_run_does_what_its_mode_says(lake: Lake, mode: str, expected: list[
 
 @pytest.mark.parametrize(("mode", "expected"), MODES)
 def test_tables_go_on_whose_runs_counted_as_one_generation(lake: Lake, mode: str, expected: list[int]) -> None:
-    lake.sync(catalog(mode, PLATFORM), [*users([0, 1, 2]), END, status("COMPLETE")])
-    lake.sync(catalog(mode), [*users([2, 3]), END, status("COMPLETE")])
+    lake.sync(catalog(mode, PLATFORM), [*users([0, 1, 2]), END, complete()])
+    lake.sync(catalog(mode), [*users([2, 3]), END, complete()])
     assert sorted(lake.ids_in_folder()) == expected
 
 
 def test_on_the_platform_the_first_job_s_retry_goes_on(lake: Lake) -> None:
     with pytest.raises(TransientError):
         lake.sync(catalog("overwrite", PLATFORM), [*users([0, 1]), END])
-    lake.sync(catalog("overwrite", PLATFORM), [*users([2]), END, status("COMPLETE")])
+    lake.sync(catalog("overwrite", PLATFORM), [*users([2]), END, complete()])
     assert lake.ids_in_folder() == [0, 1, 2]
 
 

@@ -16,7 +16,7 @@ from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.commit.writer import TableWriter
 from unit_tests.lake.lake import Lake
-from unit_tests.lake.messages import catalog, state, status, stream, users
+from unit_tests.lake.messages import catalog, complete, state, stream, users
 from unit_tests.sync.dedup_lake import dedup_catalog
 
 NAMES = [f"stream_{number}" for number in range(6)]
@@ -35,7 +35,7 @@ def test_one_of_two_syncs_that_start_together_succeeds(s3_settings: S3Settings, 
             def messages() -> Iterator[bytes]:
                 start.wait()
                 for name in NAMES:
-                    yield b"".join([*users([first, first + 1], name), state(first, name), status("COMPLETE", name)])
+                    yield b"".join([*users([first, first + 1], name), state(first, name), complete(name)])
 
             try:
                 lakes[number].sync(catalog(*map(stream, NAMES)), messages())
@@ -62,14 +62,14 @@ def test_a_sync_that_is_overtaken_in_a_merge_takes_its_scratch_objects_along(
 ) -> None:
     lake, other = (Lake(s3_settings, tmp_path / name) for name in ("first", "second"))
     store = S3Store(s3_settings)
-    lake.sync(catalog(stream()), [*users([1, 2]), state(1), status("COMPLETE")])
+    lake.sync(catalog(stream()), [*users([1, 2]), state(1), complete()])
     folder = lake.live(FileKind.RAW)[0].key.partition("raw/")[0] + "scratch/"
     merge, left, of_other = TableWriter.merge, list[str](), list[str]()
 
     def overtaken(writer: TableWriter, *given: Any) -> Any:
         monkeypatch.undo()
         left.extend(found.key for found in store.list(folder))
-        other.sync(dedup_catalog(), [*users([3]), state(2), status("COMPLETE")])
+        other.sync(dedup_catalog(), [*users([3]), state(2), complete()])
         head = lake.own_chain().head
         of_other.append(f"{folder}{Token(head.identity.table_number, head.epoch, 9)}/0.parquet")
         store.put(of_other[0], b"rows")
@@ -77,7 +77,7 @@ def test_a_sync_that_is_overtaken_in_a_merge_takes_its_scratch_objects_along(
 
     monkeypatch.setattr(TableWriter, "merge", overtaken)
     with pytest.raises(Fenced):
-        lake.sync(dedup_catalog(), [*users([2, 4]), state(3), status("COMPLETE")])
+        lake.sync(dedup_catalog(), [*users([2, 4]), state(3), complete()])
     assert left, "the rows of the append table have been sorted by then"
     assert [found.key for found in store.list(folder)] == of_other
     assert lake.ids_in_folder() == [1, 2, 3, 4]

@@ -17,7 +17,7 @@ import pytest
 
 from destination_s3_spark.tables.columns import row_plan
 from unit_tests.lake.lake import Lake
-from unit_tests.lake.messages import JsonObject, records, schema_of, state, status, stream
+from unit_tests.lake.messages import JsonObject, complete, records, schema_of, state, stream
 from unit_tests.lake.messages import catalog as catalog_of
 
 HUGE = [10**19 + number for number in range(6)]
@@ -43,7 +43,7 @@ def users(
 
 
 def sync(lake: Lake, sent: Iterable[Data], at: int = 1, catalog: JsonObject | None = None, cursor: int | None = None) -> None:
-    lake.sync(catalog or users(), [records(sent, emitted_at=at), state(at if cursor is None else cursor), status("COMPLETE")])
+    lake.sync(catalog or users(), [records(sent, emitted_at=at), state(at if cursor is None else cursor), complete()])
 
 
 def rows(lake: Lake) -> list[dict[str, Any]]:
