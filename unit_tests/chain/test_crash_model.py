@@ -150,7 +150,6 @@ def test_every_pair_of_crashes(completes_again: bool) -> None:
     tally(ONE_TABLE, sample(pairs, len(pairs) // EVERY), "pairs of crashes, one table", completes_again=completes_again)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("completes_again", [True, False])
 @pytest.mark.parametrize("name", [name for name in SHAPES if name != TAIL])
 def test_random_crashes_and_timeouts(name: str, completes_again: bool) -> None:
@@ -163,7 +162,6 @@ def test_random_crashes_and_timeouts(name: str, completes_again: bool) -> None:
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["one table", "several slices per checkpoint, across its ends", "global state over three tables"])
 def test_staged_uploads_vanish(name: str) -> None:
     shape = SHAPES[name]
@@ -184,7 +182,6 @@ def test_staged_uploads_vanish(name: str) -> None:
     found.expect_clean(f"vanishing uploads, {name}")
 
 
-@pytest.mark.slow
 def test_a_source_that_replays_with_other_boundaries_loses_nothing() -> None:
     shape = Shape((), (20,), pieces=2, commit_states=2)
     found = Tally()
@@ -203,7 +200,6 @@ def test_a_source_that_replays_with_other_boundaries_loses_nothing() -> None:
     assert found.bad["uploads left"] == 0, found.first_bad
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["one table", "global state over three tables", "several checkpoints per commit, a slice over all of them"]
 )
@@ -307,7 +303,6 @@ class InterruptedTakeover(Zombie):
         self.attempts += 1 + run_until_done(self.world, self.shape, Platform(acked))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("death", CRASHES)
 @pytest.mark.parametrize("unanswered", [0, 6])
 def test_a_paused_writer_that_wakes_up_while_the_other_has_died_half_way(unanswered: int, death: Fate) -> None:

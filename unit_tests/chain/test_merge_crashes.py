@@ -57,7 +57,6 @@ def test_two_crashes(name: str) -> None:
     tally(name, sample(pairs, len(pairs) // EVERY), "two crashes")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_random_crashes_and_timeouts(name: str) -> None:
     tally(name, random_faults(name, 60, 2 * SCENARIOS[name].clean_calls()), "random faults", completes_again=False)
@@ -164,7 +163,6 @@ def test_a_paused_writer_that_wakes_up_after_another_took_over(name: str, comple
     assert outcomes["Fenced"] > 5 * outcomes["finished"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("unanswered", [0, 6])
 @pytest.mark.parametrize("name", ["a merge into a merged table", "a refresh of a merged table"])
 def test_a_paused_writer_that_wakes_up_while_the_other_has_died_half_way(name: str, unanswered: int) -> None:
