@@ -241,6 +241,18 @@ def test_a_later_session_is_not_overwritten(table: Any, glue: Any, database: str
     assert types(registered(glue, database)) == {"id": "bigint", "more": "string"}
 
 
+@pytest.mark.parametrize("block", ["9999", "x", "1" * 5000, "-1"])
+def test_a_definition_of_no_block_does_not_stay(table: Any, glue: Any, database: str, block: str) -> None:
+    synced(table, 1, publisher(table, database))
+    found = registered(glue, database)
+    kept = {name: found[name] for name in ("Name", "StorageDescriptor", "TableType", "Parameters") if name in found}
+    kept["Parameters"] = {**kept["Parameters"], "airbyte.block": block}
+    glue.update_table(DatabaseName=database, TableInput=kept)
+    synced(table, 2, publisher(table, database), [*ID, ("more", pa.string())], schema_id=1)
+
+    assert types(registered(glue, database)) == {"id": "bigint", "more": "string"}
+
+
 def test_a_delta_table_is_registered_by_its_folder_alone(table: Any, glue: Any, database: str) -> None:
     synced(table, 1, publisher(table, database, define=delta_definition))
     found = registered(glue, database)
