@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
@@ -27,14 +26,11 @@ from destination_s3_spark.cli.maintenance import Workshop
 from destination_s3_spark.engine.engine import Engine, Groups
 from destination_s3_spark.engine.session import SparkSettings
 from destination_s3_spark.errors import Bug, TransientError
-from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
-from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.sync.batches import Limits
 from destination_s3_spark.tables.capture.group import RenderTask, SnapshotTask
 from destination_s3_spark.tables.compaction.groups import LEAST_FILES
 from destination_s3_spark.tables.compaction.join import JoinTask
-from destination_s3_spark.tables.factory import TableFactory
 from destination_s3_spark.tables.forgetting.erasure import EraseTask, SortedEraseTask
 from destination_s3_spark.tables.forgetting.log_search import LogPlacesTask, LogSearchTask, LogValuesTask, RedactTask
 from destination_s3_spark.tables.forgetting.search import CollectTask, SearchTask, SortedSearchTask
@@ -46,8 +42,9 @@ from destination_s3_spark.tables.merge.task import CompactTask, MergeTask
 from destination_s3_spark.tables.stored.rewrite import RewriteTask
 from destination_s3_spark.tables.updates.choice import rebuild_of
 from destination_s3_spark.tables.updates.resources import Resources, TaskResources
+from unit_tests.lake.lake import Lake
+from unit_tests.lake.messages import JsonObject, catalog, record, schema_of, state, status, stream
 from unit_tests.sampling import sample
-from unit_tests.sync.inline_lake import InlineLake, line, state, status
 
 pytestmark = pytest.mark.slow
 
@@ -79,27 +76,18 @@ class Step:
     complete: bool = True
     options: dict[str, Any] = field(default_factory=dict)
 
-    def catalog(self) -> Catalog:
+    def catalog(self) -> JsonObject:
         deletion = {"type": "string", "format": "date-time"}
-        properties = {"id": {"type": "integer"}, "note": {"type": self.note}, "_ab_cdc_deleted_at": deletion}
-        entry = {
-            "sync_mode": "incremental",
-            "destination_sync_mode": self.mode,
-            "primary_key": [["id"]],
-            "cursor_field": [],
-            "generation_id": self.generation,
-            "minimum_generation_id": self.minimum,
-            "sync_id": 1,
-        }
-        schema = {"json_schema": {"type": "object", "properties": properties}, "supported_sync_modes": ["incremental"]}
-        return parse_catalog(json.dumps({"streams": [{"stream": {"name": name, **schema}, **entry} for name in STREAMS]}).encode())
+        schema = schema_of({"id": {"type": "integer"}, "note": {"type": self.note}, "_ab_cdc_deleted_at": deletion})
+        ids: dict[str, Any] = {"generation": self.generation, "minimum_generation": self.minimum, "sync_id": 1}
+        return catalog(*(stream(name, schema=schema, mode=self.mode, key="id", **ids) for name in STREAMS))
 
     def messages(self) -> Iterator[bytes]:
         for name in STREAMS:
             for id_ in (*self.ids, *self.deleted):
                 data = {"id": id_, "note": noise(id_) if self.note == "string" else id_}
                 gone = {"_ab_cdc_deleted_at": "2026-01-01T00:00:00Z"} if id_ in self.deleted else {}
-                yield line({"type": "RECORD", "record": {"stream": name, "emitted_at": 2 if gone else 1, "data": data | gone}})
+                yield record(data | gone, name, emitted_at=2 if gone else 1)
             yield state(len(self.ids), name)
             yield status("COMPLETE" if self.complete else "INCOMPLETE", name)
 
@@ -230,23 +218,23 @@ def spark(failing: Failing, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 @pytest.fixture
-def lake(spark: Engine, s3_settings: S3Settings, tmp_path: Path) -> InlineLake:
+def lake(spark: Engine, served_settings: S3Settings, tmp_path: Path) -> Lake:
     spark.lost_attempts = False
-    return InlineLake(s3_settings, tmp_path, spark=spark, merge_limits={"least_file_bytes": 2_000, "most_tombstone_files": 1})
+    return Lake(served_settings, tmp_path, spark=spark, merge_limits={"least_file_bytes": 2_000, "most_tombstone_files": 1})
 
 
 def noise(seed: int) -> str:
     return "".join(random.Random(seed).choices("abcdefghijklmnopqrstuvwxyz", k=60))
 
 
-def sync(lake: InlineLake, step: Step) -> None:
+def sync(lake: Lake, step: Step) -> None:
     lake.options = step.options
     lake.sync(step.catalog(), step.messages())
 
 
-def run(lake: InlineLake, command: Callable[[Workshop, Table], None]) -> None:
+def run(lake: Lake, command: Callable[[Workshop, Table], None]) -> None:
     """Do what a command does with each table, on the lake's engine."""
-    factory = TableFactory(lake.config(), S3Store(lake.settings), datetime.now(UTC))
+    factory = lake.factory()
     found = factory.find().tables
     assert lake.spark is not None
     with ThreadPoolExecutor(2) as pool:
@@ -256,7 +244,7 @@ def run(lake: InlineLake, command: Callable[[Workshop, Table], None]) -> None:
             command(tools, table)
 
 
-def begin(lake: InlineLake, case: Case) -> None:
+def begin(lake: Lake, case: Case) -> None:
     spark, lake.spark = lake.spark, None  # only the last sync needs it
     for step in case.before:
         if step.complete:
@@ -269,15 +257,14 @@ def begin(lake: InlineLake, case: Case) -> None:
         setattr(lake, name, value)
 
 
-def expect_at_rest(lake: InlineLake, case: Case) -> None:
-    store = S3Store(lake.settings)
-    assert list(store.list_uploads("")) == []
-    assert [found.key for found in store.list("") if "/scratch/" in found.key] == []
+def expect_at_rest(lake: Lake, case: Case) -> None:
+    assert list(lake.store.list_uploads("")) == []
+    assert [found.key for found in lake.store.list("") if "/scratch/" in found.key] == []
     for name in STREAMS:
         assert sorted(ids_of(lake, name)) == sorted(case.ids), name
 
 
-def ids_of(lake: InlineLake, name: str) -> Iterator[int]:
+def ids_of(lake: Lake, name: str) -> Iterator[int]:
     for body in lake.files(".parquet", name):
         yield from pq.read_table(pa.BufferReader(body))["id"].to_pylist()
     for body in lake.files(".jsonl.gz", name):
@@ -301,7 +288,7 @@ OF_TOGETHER, OF_ALL = sample(TOGETHER, len(TOGETHER) // 2), sample([*CASES], len
 
 
 @pytest.mark.parametrize("case", map(CASES.get, OF_TOGETHER), ids=OF_TOGETHER)
-def test_what_two_tables_failed_in_together_each_does_alone(lake: InlineLake, failing: Failing, case: Case) -> None:
+def test_what_two_tables_failed_in_together_each_does_alone(lake: Lake, failing: Failing, case: Case) -> None:
     begin(lake, case)
     failing.fail(case.kind, 1)
     sync(lake, case.last)
@@ -310,7 +297,7 @@ def test_what_two_tables_failed_in_together_each_does_alone(lake: InlineLake, fa
 
 
 @pytest.mark.parametrize("case", map(CASES.get, OF_ALL), ids=OF_ALL)
-def test_what_always_fails_ends_the_sync_and_the_next_one_clears_up(lake: InlineLake, failing: Failing, case: Case) -> None:
+def test_what_always_fails_ends_the_sync_and_the_next_one_clears_up(lake: Lake, failing: Failing, case: Case) -> None:
     begin(lake, case)
     failing.fail(case.kind, EVERY_TIME)
     if case.given_up:

@@ -10,7 +10,7 @@ import pytest
 from destination_s3_spark.engine.engine import Engine
 from destination_s3_spark.engine.session import SparkSettings
 from destination_s3_spark.storage.settings import S3Settings
-from unit_tests.sync.inline_lake import InlineLake
+from unit_tests.lake.lake import Lake
 from unit_tests.sync.versioned_lake import HISTORY, Change, brief, check, history, moment, refresh, sync
 
 
@@ -21,8 +21,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     engine.stop()
 
 
-def test_spark_s_tasks_write_a_history(spark: Engine, s3_settings: S3Settings, tmp_path: Path) -> None:
-    lake = InlineLake(s3_settings, tmp_path, options={"tables": HISTORY}, spark=spark)
+def test_spark_s_tasks_write_a_history(spark: Engine, served_settings: S3Settings, tmp_path: Path) -> None:
+    lake = Lake(served_settings, tmp_path, options={"tables": HISTORY}, spark=spark)
     sync(lake, Change(1, 1, {"name": "a"}), Change(1, 3, {"name": "b"}), Change(2, 1, {"name": "c"}))
     sync(lake, Change(1, 2, {"name": "x"}), Change(2, 4, None))
     refresh(lake, 2, Change(3, 5, {"name": "d"}), at=6)
