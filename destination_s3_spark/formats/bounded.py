@@ -23,7 +23,7 @@ from destination_s3_spark.formats.varints import read_unsigned
 MOST_UNPACKED_BYTES = 512 * 2**20
 """Most bytes that one row, or one block of a file, may have after decompression. A record has at most half of that by default."""
 
-DAMAGE: tuple[type[Exception], ...] = (
+DAMAGE = (
     ValueError,
     EOFError,
     OSError,

@@ -12,7 +12,6 @@ from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
-import pyarrow as pa
 from msgspec.structs import replace
 
 from destination_s3_spark.chain.audit import Audit, audit
@@ -24,6 +23,7 @@ from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.chain.table_store import TableStore
 from destination_s3_spark.chain.territory import Table
 from destination_s3_spark.errors import Bug, DataError
+from destination_s3_spark.formats.bounded import DAMAGE
 from destination_s3_spark.formats.file_statistics import KeyRange
 from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore
@@ -146,7 +146,7 @@ def checked_footer(store: ObjectStore, file: FileEntry) -> CheckedFooter:
         return CheckedFooter(file, keys, order_problem(file, keys, firsts))
     except (ObjectNotFound, DataError):
         return CheckedFooter(file, None, f"{file.key} is gone or has another size than the one that was written")
-    except (pa.ArrowException, OSError, Bug) as error:
+    except (*DAMAGE, Bug) as error:
         return CheckedFooter(file, None, f"{file.key} cannot be read: {type(error).__name__}")
 
 
@@ -212,7 +212,7 @@ def _history_problems(store: ObjectStore, state: TableState, live: LiveFiles, ch
     keys = {one.file.key: one.keys for one in checked if one.keys is not None}
     try:
         yield from history_faults(store, state, live, keys)
-    except (ObjectNotFound, DataError, pa.ArrowException, OSError, Bug) as error:
+    except (ObjectNotFound, DataError, *DAMAGE, Bug) as error:
         yield f"the rows of a history cannot be read beside those of its table: {type(error).__name__}"
 
 

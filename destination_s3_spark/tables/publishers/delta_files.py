@@ -17,6 +17,7 @@ from msgspec import structs
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.delta_log.actions import Add, DeltaColumns
+from destination_s3_spark.formats.bounded import DAMAGE
 from destination_s3_spark.formats.file_statistics import NO_BOUND, UNBOUNDED, FileStatistics, unbounded_columns
 from destination_s3_spark.formats.parquet_statistics import completed, footer_statistics
 from destination_s3_spark.schema.airbyte_type import Scalar
@@ -111,7 +112,7 @@ def _read(store: ObjectStore, columns: pa.Schema, file: FileEntry) -> FileEntry:
         return _read_adopted(store, columns, file)
     try:
         found = statistics_of(store, file)
-    except (ObjectNotFound, pa.ArrowException, OSError):
+    except (ObjectNotFound, *DAMAGE):
         return file  # nothing is lost but the statistics
     # Blocks do not say which columns of this file are unbounded if none were gathered, so `configuration` cannot count on them.
     return file if file.unbounded is None and unbounded_columns([found]) else structs.replace(file, statistics=found)
@@ -124,7 +125,7 @@ def _read_adopted(store: ObjectStore, columns: pa.Schema, file: FileEntry) -> Fi
         if info is None:
             raise ObjectNotFound(file.key)
         footer = read_footer(store, structs.replace(file, bytes=info.size))
-    except (ObjectNotFound, pa.ArrowException, OSError):
+    except (ObjectNotFound, *DAMAGE):
         raise NotPublished(
             f"its file '{file.key}' is gone or is not Parquet. Restore it from a backup or a bucket version, or refresh the stream."
         ) from None

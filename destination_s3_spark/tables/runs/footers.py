@@ -7,18 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec.structs import replace
 
 from destination_s3_spark.chain.files import FileEntry
 from destination_s3_spark.chain.settle import MapCalls
 from destination_s3_spark.errors import DataError
+from destination_s3_spark.formats.bounded import DAMAGE, reading
 from destination_s3_spark.formats.file_statistics import FileStatistics
 from destination_s3_spark.formats.parquet_statistics import footer_statistics
 from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore
 from destination_s3_spark.storage.ranged import RangedFile
 from destination_s3_spark.tables.runs.sorted_file import keys_in
+from destination_s3_spark.tables.stored.rewrite import damaged_file
 
 
 def read_footer(store: ObjectStore, file: FileEntry) -> pq.FileMetaData:
@@ -54,7 +55,7 @@ def with_statistics(files: Iterable[FileEntry], store: ObjectStore, map_files: M
             return file
         try:
             return replace(file, statistics=statistics_of(store, file))
-        except (ObjectNotFound, pa.ArrowException, OSError):
+        except (ObjectNotFound, *DAMAGE):
             return file  # nothing is lost but the statistics
 
     return list(map_files(read, list(files)))
@@ -62,10 +63,11 @@ def with_statistics(files: Iterable[FileEntry], store: ObjectStore, map_files: M
 
 def _with_keys(file: FileEntry, store: ObjectStore) -> FileEntry:
     try:
-        footer = read_footer(store, file)
-        known = replace(file, keys=keys_in(footer))
-        # A publisher may need these later, and should not have to read the footer again.
-        return known if known.unbounded is None else replace(known, statistics=footer_statistics(footer))
+        with reading(lambda fault: damaged_file(file.key, fault)):
+            footer = read_footer(store, file)
+            known = replace(file, keys=keys_in(footer))
+            # A publisher may need these later, and should not have to read the footer again.
+            return known if known.unbounded is None else replace(known, statistics=footer_statistics(footer))
     except ObjectNotFound:
         raise DataError(
             f"'{file.key}' is gone, but the table needs its rows. Nothing was changed. Did something else delete it? Restore it from a "

@@ -19,11 +19,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.formats.bounded import reading
 from destination_s3_spark.storage.ranged import opened
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.runs.keys import KEY, after, keys_of, lower, upper
 from destination_s3_spark.tables.runs.sorted_file import RUN_OPTIONS, MergeForm, SortedFile, position
 from destination_s3_spark.tables.runs.winners import winners
+from destination_s3_spark.tables.stored.rewrite import damaged_file
 from destination_s3_spark.tables.updates.resources import TaskResources
 
 READERS = 8
@@ -82,7 +84,7 @@ def row_streams(
 
 
 def _read(source: RowSource, form: MergeForm, bounds: tuple[bytes, bytes | None], portion_bytes: int, s3: S3Settings) -> Iterator[pa.Table]:
-    with opened(source.key, source.size, s3) as file:
+    with opened(source.key, source.size, s3) as file, reading(lambda fault: damaged_file(source.key, fault)):
         yield from SortedFile(file, source.kind, form, source.offset).read(*bounds, portion_bytes)
 
 

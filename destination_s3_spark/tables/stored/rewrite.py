@@ -11,6 +11,8 @@ import pyarrow.parquet as pq
 
 from destination_s3_spark.chain.files import FileEntry, FileKind, generation_metadata
 from destination_s3_spark.decoding.plan import RowPlan
+from destination_s3_spark.errors import DataError
+from destination_s3_spark.formats.bounded import reading
 from destination_s3_spark.formats.file_format import FileColumns, FileOptions
 from destination_s3_spark.schema.partitioning import Partitioning
 from destination_s3_spark.schema.table_schema import TableSchema
@@ -46,9 +48,7 @@ class Stored:
         Raises ConfigError for a value that does not fit its column, unless unfit values become null.
         """
         with RangedFile(s3, self.file.key, self.file.bytes) as source:
-            file = pq.ParquetFile(source, pre_buffer=True)
-            # Row groups are requested one by one, because everything that Arrow reads ahead of a request stays in memory.
-            batches = (batch for group in range(file.num_row_groups) for batch in file.iter_batches(ROWS_AT_ONCE, row_groups=[group]))
+            batches = self._batches(source)
             if self.schema is None:
                 for raw, typed in retyped_rows(batches, *self.plans):
                     yield raw if self.declared is None else with_declared(raw, self.declared), typed
@@ -60,6 +60,21 @@ class Stored:
                     raise misfit.config_error(self.plans[0].stream) from None
                 for cast in table.to_batches():
                     yield batch, cast
+
+    def _batches(self, source: RangedFile) -> Iterator[pa.RecordBatch]:
+        with reading(lambda fault: damaged_file(self.file.key, fault)):
+            file = pq.ParquetFile(source, pre_buffer=True)
+            # Row groups are requested one by one, because everything that Arrow reads ahead of a request stays in memory.
+            for group in range(file.num_row_groups):
+                yield from file.iter_batches(ROWS_AT_ONCE, row_groups=[group])
+
+
+def damaged_file(key: str, fault: str) -> DataError:
+    """Make the error for a file of a table that cannot be read, given a word for the fault."""
+    return DataError(
+        f"The file '{key}' is damaged ({fault}). Nothing was changed. Restore it from a backup or an older version, or run a refresh that "
+        "removes the records."
+    )
 
 
 @dataclass(frozen=True, slots=True)
