@@ -13,7 +13,7 @@ from destination_s3_spark.tables.landing.barred import Bar, Barred, Digests, wit
 from destination_s3_spark.tables.landing.land import blocks, leaves, shares
 from unit_tests.cases import each
 from unit_tests.decoding.conftest import line, plan_of
-from unit_tests.tables.landing.test_land import slice_of
+from unit_tests.tables.landing.spooled import slice_of
 
 SALT = b"salt of a table"
 ID = Field("id", "id_column", Scalar.INTEGER)

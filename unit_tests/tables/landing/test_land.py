@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,14 +12,13 @@ from destination_s3_spark.decoding.plan import Values
 from destination_s3_spark.errors import TransientError
 from destination_s3_spark.schema.airbyte_type import Array, Field, Object, Scalar
 from destination_s3_spark.tables.landing.land import MOST_VALUES, SMALL_CHECKPOINT_BYTES, blocks, leaves, shares
-from destination_s3_spark.tables.landing.slices import Extent, Slice, read_blocks
+from destination_s3_spark.tables.landing.slices import read_blocks
 from destination_s3_spark.tables.stored.conversion import TYPED_BYTES
 from unit_tests.cases import each
 from unit_tests.decoding.conftest import line, plan_of
+from unit_tests.tables.landing.spooled import START, slice_of
 
 FIELDS = [Field("id", "id", Scalar.INTEGER), Field("n", "n", Scalar.NUMBER), Field("s", "s", Scalar.STRING)]
-START = 1_000
-"""The offset of a slice in its stream's spool."""
 DATA = [
     '{"id":1,"n":2.5,"s":"x"}',
     '{"id": "7", "n": NaN}',
@@ -29,20 +27,6 @@ DATA = [
     '{"id":1,"id":2}',
     '{"n":"abc","s":{"a": 1}}',
 ]
-
-
-def slice_of(directory: Path, lines: Sequence[bytes], every: int, cuts: int = 2) -> Slice:
-    """A slice with a boundary after so many lines each, in several files."""
-    ends, position = [], START
-    for text in lines:
-        position += len(text)
-        ends.append(position)
-    extents = []
-    for number in range(cuts):
-        path = directory / f"{number}.jsonl"
-        path.write_bytes(b"".join(lines[len(lines) * number // cuts : len(lines) * (number + 1) // cuts]))
-        extents.append(Extent(str(path), 0, path.stat().st_size))
-    return Slice(0, START, position, 0, len(lines), tuple(extents), tuple(ends[every - 1 :: every]))
 
 
 @each("values", Values)

@@ -8,16 +8,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
 
-from destination_s3_spark.chain.files import FileEntry, FileKind
-from destination_s3_spark.chain.log import Chain
+from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.errors import TransientError
-from destination_s3_spark.formats.file_statistics import WrittenFile
-from destination_s3_spark.schema.arrow import schema_to_text
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.publishers.iceberg import table as iceberg_table
@@ -25,17 +21,10 @@ from destination_s3_spark.tables.publishers.iceberg.files import io_properties
 from unit_tests.chain.bucket import Bucket, at_calls, name_of
 from unit_tests.chain.one_table import TABLE, writer
 from unit_tests.lake.memory_bucket import Crash, Fate, S3Call
-from unit_tests.schema.of_arrow import recorded
-from unit_tests.tables.publishers.iceberg.lake import MICROS_ENCODING, NAME, OWN_COLUMNS, published, warnings
+from unit_tests.tables.publishers.iceberg.chained import SCHEMA, live, staged
+from unit_tests.tables.publishers.iceberg.lake import NAME, published, warnings
 
 SETTINGS = S3Settings("bucket")
-SCHEMA = {
-    "schemaId": 0,
-    "version": "1-0-0",
-    "fields": recorded([("id", pa.int64())]),
-    "encodings": MICROS_ENCODING,
-    "arrowSchema": schema_to_text(pa.schema([*OWN_COLUMNS, ("id", pa.int64())])),
-}
 
 
 def session(store: Bucket, folder: Path, sync_id: int) -> TableWriter:
@@ -44,10 +33,6 @@ def session(store: Bucket, folder: Path, sync_id: int) -> TableWriter:
     made.open()
     made.ensure_schema(SCHEMA)
     return made
-
-
-def staged(made: TableWriter, store: Bucket) -> FileEntry:
-    return FileEntry.staged(FileKind.FINAL, store.stage(f"lake/users/f-{made.next_token()}.parquet", b"x"), WrittenFile(1))
 
 
 def replaced(store: Bucket, folder: Path, sync_id: int) -> None:
@@ -61,12 +46,6 @@ def shown(store: Bucket, folder: Path) -> set[str]:
     """The files that readers of the catalog see. All of them exist."""
     catalog = SqlCatalog("lake", uri=f"sqlite:///{folder}/catalog.db", **io_properties(store, "bucket", "lake/users/_iceberg/"))
     return {task.file.file_path.removeprefix("s3://bucket/") for task in catalog.load_table(NAME).scan().plan_files()}
-
-
-def live(store: Bucket) -> set[str]:
-    chain = Chain(store, TABLE)
-    chain.catch_up()
-    return {file.key for file in chain.live_files().of(FileKind.FINAL)}
 
 
 @pytest.fixture

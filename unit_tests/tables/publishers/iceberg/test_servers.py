@@ -20,8 +20,8 @@ from destination_s3_spark.tables.publishers.publication import NotPublished
 from unit_tests.chain.bucket import Bucket
 from unit_tests.chain.one_table import TABLE, writer
 from unit_tests.lake.hostile_catalog import HostileCatalog, Json, served
+from unit_tests.tables.publishers.iceberg.chained import SCHEMA, live, staged
 from unit_tests.tables.publishers.iceberg.lake import NAME, warnings
-from unit_tests.tables.publishers.iceberg.test_crashes import SCHEMA, live, staged
 
 Refusal = tuple[int, str, str]
 """Status, type and message of an error."""
