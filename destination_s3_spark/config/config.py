@@ -115,7 +115,7 @@ class Spark(Settings):
     @field_validator("conf")
     @classmethod
     def _no_refused_key(cls, conf: dict[str, str], info: ValidationInfo) -> dict[str, str]:
-        problem = refusal(conf, info.data.get("master", "local"))
+        problem = refusal(conf, info.data.get("master", ""))  # a master that is none is reported by itself
         if problem is not None:
             raise ValueError(problem)
         return conf

@@ -353,6 +353,10 @@ def test_what_opens_sparks_ports_is_refused_inside_the_connector_alone(master: s
     assert f"spark.conf: `{key}` is for clusters: inside the connector, Spark's ports are bound to this machine" in message
 
 
+def test_beside_a_master_that_is_none_no_property_is_said_to_be_for_clusters() -> None:
+    assert "for clusters" not in refusal({"master": "spark://host", "conf": {"spark.driver.host": "x"}})
+
+
 @each(
     ("key", "value"),
     [
