@@ -67,7 +67,7 @@ class Known(msgspec.Struct, frozen=True, omit_defaults=True):
     state: TableState
     live: LiveFiles | None
     shown: dict[str, str] = {}
-    merge_rate: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    merge_rate: Annotated[float, msgspec.Meta(ge=1, le=2**60)] | None = None
     compressed: str | None = None
 
 
@@ -157,5 +157,7 @@ def require_plausible(known: Known, table: Table) -> None:
     if table.flaw(state.identity) or table.territory(state.identity.final_root).foreign_key(named) is not None:
         raise BadHint(_FOREIGN)
     ends = [file.offset + file.rows for file in live.files if file.offset is not None and not file.in_partition]
+    if not 0 <= (state.snapshot or 0) <= state.sequence_number:
+        raise BadHint(_FOREIGN)
     if state.unsettled is not None or max(contents.landed + contents.pending_rows, *ends, 0) > contents.next_offset:
         raise BadHint(_FOREIGN)
