@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = "destination_s3_spark"
+TESTS = Path(__file__).parents[1]
 ROOT = Path(__file__).parents[1] / PACKAGE
 
 LAYERS = [
@@ -134,6 +135,17 @@ def test_stdout_has_one_owner(sources: list[Source]) -> None:
         or (isinstance(node, ast.Call) and ast.unparse(node.func) == "print")
     ]
     assert not touches, "\n".join(touches)
+
+
+def test_no_test_module_is_imported_by_another() -> None:
+    found = [
+        f"{path.relative_to(TESTS)}:{line} imports {name}; move what both need into a module without tests"
+        for folder in ("unit_tests", "integration_tests")
+        for path in sorted((TESTS / folder).rglob("*.py"))
+        for line, name in imported_modules(ast.parse(path.read_text()))
+        if name.split(".")[0] == folder and any(part.startswith("test_") for part in name.split(".")[1:])
+    ]
+    assert not found, "\n".join(found)
 
 
 def test_files_and_functions_stay_small(sources: list[Source]) -> None:

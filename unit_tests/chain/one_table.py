@@ -27,6 +27,7 @@ TABLE = replace(table_of("users", "shop"), final_root="lake/users/")
 CHAIN = TABLE.chain_prefix
 SCHEMA = {"schemaId": 0, "version": "1-0-0", "fields": [], "arrowSchema": schema_to_text(pa.schema([("id", pa.int64())]))}
 STARTED = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
+DELTAS = (FileKind.RAW, FileKind.DELTA)
 FIRST = TableCheckpoint(100, "first")
 SECOND = TableCheckpoint(200, "second")
 
@@ -99,3 +100,11 @@ def crashed(store: Bucket, *checkpoints: TableCheckpoint) -> TableWriter:
         made.commit([checkpoint])
         start = checkpoint.end
     return made
+
+
+def final(into: TableWriter, store: Bucket, rows: int) -> FileEntry:
+    return FileEntry.staged(FileKind.FINAL, store.stage(f"lake/users/f-{into.next_token()}.parquet", b"m" * rows), WrittenFile(rows))
+
+
+def finals(store: Bucket) -> set[str]:
+    return {key for key in store.objects if key.startswith("lake/users/f-")}

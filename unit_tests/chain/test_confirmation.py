@@ -24,8 +24,8 @@ from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.retention import delete_expired_raw
 from unit_tests.cases import each
 from unit_tests.chain.bucket import Bucket
+from unit_tests.chain.hourly_syncs import KEEP, chain_of, sync_at, writer_at
 from unit_tests.chain.one_table import CHAIN, FIRST, SECOND, TABLE, crashed, land
-from unit_tests.chain.test_keep_replaced import KEEP, chain_of, sync_at, writer_at
 
 HINT = f"{CHAIN}hint.json"
 DEEP = b"[" * 200_000 + b"]" * 200_000

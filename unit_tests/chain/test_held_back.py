@@ -15,8 +15,7 @@ from destination_s3_spark.tables.commit.batch import TableCheckpoint
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.updates.held_back import Replacement, discard, held_back_in
 from unit_tests.chain.bucket import Bucket, at_calls
-from unit_tests.chain.one_table import CHAIN, FIRST, TABLE, staged, synced, writer
-from unit_tests.chain.test_rewrite_recovery import DELTAS, final, finals
+from unit_tests.chain.one_table import CHAIN, DELTAS, FIRST, TABLE, final, finals, staged, synced, writer
 from unit_tests.lake.memory_bucket import Crash, Fate
 
 MOST_CALLS = 40

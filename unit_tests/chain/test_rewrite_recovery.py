@@ -11,15 +11,13 @@ from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.opening import WriteDisposition
 from destination_s3_spark.chain.state import Pending
 from destination_s3_spark.errors import Fenced, TransientError
-from destination_s3_spark.formats.file_statistics import WrittenFile
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.publishers.symlink import MANIFEST, SymlinkManifest
 from unit_tests.cases import each
 from unit_tests.chain.bucket import Bucket, at_each
-from unit_tests.chain.one_table import CHAIN, FIRST, SECOND, event, kinds, land, staged, writer
+from unit_tests.chain.one_table import CHAIN, DELTAS, FIRST, SECOND, event, final, finals, kinds, land, staged, writer
 from unit_tests.lake.memory_bucket import Crash, Fate
 
-DELTAS = (FileKind.RAW, FileKind.DELTA)
 SHOWN = SymlinkManifest("bucket")
 MANIFEST_KEY = f"lake/users/{MANIFEST}"
 
@@ -27,14 +25,6 @@ MANIFEST_KEY = f"lake/users/{MANIFEST}"
 def shown(store: Bucket) -> list[str]:
     lines = store.objects[MANIFEST_KEY].decode().split()
     return [line.removeprefix("s3://bucket/") for line in lines]
-
-
-def final(into: TableWriter, store: Bucket, rows: int) -> FileEntry:
-    return FileEntry.staged(FileKind.FINAL, store.stage(f"lake/users/f-{into.next_token()}.parquet", b"m" * rows), WrittenFile(rows))
-
-
-def finals(store: Bucket) -> set[str]:
-    return {key for key in store.objects if key.startswith("lake/users/f-")}
 
 
 def merged(store: Bucket, sync_id: int = 1) -> tuple[TableWriter, tuple[FileEntry, ...]]:

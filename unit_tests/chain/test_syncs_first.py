@@ -15,9 +15,8 @@ from destination_s3_spark.errors import Fenced, TransientError
 from destination_s3_spark.tables.commit.writer import TableWriter
 from unit_tests.cases import each
 from unit_tests.chain.bucket import Bucket, at_calls, at_each
-from unit_tests.chain.one_table import CHAIN, FIRST, SECOND, STARTED, TABLE, crashed, kinds, land, synced, writer
+from unit_tests.chain.one_table import CHAIN, DELTAS, FIRST, SECOND, STARTED, TABLE, crashed, final, kinds, land, synced, writer
 from unit_tests.chain.one_table import staged as staged_slice
-from unit_tests.chain.test_rewrite_recovery import DELTAS, final
 from unit_tests.lake.memory_bucket import Crash, Fate
 
 MOST_CALLS = 60
