@@ -151,9 +151,9 @@ class History:
         for state in heard:
             self.connection.state.take(state)
         self.told.append(f"  {plan}: {len(delivered)} delivered, {len(heard)} of {len(outcome.states)} states heard, {outcome.error}")
-        parts = self._parts(catalog, states, delivered, alive, outcome)
-        yield from self._wrong_answers(catalog, delivered, parts, alive, outcome)
         found = self._found()
+        parts = self._parts(catalog, states, delivered, alive, outcome, found)
+        yield from self._wrong_answers(catalog, delivered, parts, alive, outcome)
         for stream, table in self._concerned(job):
             if wrong := table.take(parts[stream], found[stream]):
                 yield f"table {stream[1]} {wrong}"
@@ -181,10 +181,17 @@ class History:
         return Plan(dies_after, chance.choice((0, 0, 1, 3)), chance.choice((0, 0, 1, 5)), death, chance.random() < 0.3)
 
     def _parts(
-        self, catalog: Mapping[str, Any], states: Sequence[Mapping[str, Any]], delivered: Sequence[bytes], alive: bool, outcome: Ended
+        self,
+        catalog: Mapping[str, Any],
+        states: Sequence[Mapping[str, Any]],
+        delivered: Sequence[bytes],
+        alive: bool,
+        outcome: Ended,
+        found: Mapping[StreamName, Rows],
     ) -> dict[StreamName, Part]:
-        """What the attempt means for each stream."""
+        """What the attempt means for each stream. `found`: the tables after it."""
         how = ends(catalog, delivered)
+        says_held_back = End.UNFINISHED not in how.values() or outcome.killed  # else the error speaks of what is unfinished
         parts: dict[StreamName, Part] = {}
         for entry in catalog["streams"]:
             stream = name_of(entry)
@@ -196,7 +203,8 @@ class History:
                 replaces = entry["destination_sync_mode"] == "overwrite"
                 held_back = complete and replaces and is_held_back(how[stream], came, sum(table.shown.values()))
                 if table.late is not None and replaces and complete:  # how many rows it had is not known
-                    held_back = outcome.error is not None and f"{stream[0]}.{stream[1]} (" in outcome.error.message
+                    named = outcome.error is not None and f"{stream[0]}.{stream[1]} (" in outcome.error.message
+                    held_back = named if says_held_back else is_held_back(how[stream], came, sum(found[stream].values()))
             covered = position(outcome.states, stream, table.content, empty_is_end=True)
             parts[stream] = Part(start + came, start if covered is None else covered, complete, held_back, outcome.killed)
         return parts

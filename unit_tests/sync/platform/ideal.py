@@ -150,6 +150,8 @@ class IdealTable:
         new = self.visible(self.content[: part.sent])
         if part.complete and not part.held_back and (table == new or not part.killed):
             self.whole = bool(new)
+            if table == new and (table != self.shown or not part.killed):  # earlier rows are gone, even if the job fails for other streams
+                self.base_must, self.base_may = Counter(), Counter()
             return None if table == new else f"was not replaced: {differences(table, new, new)}"
         if table == self.shown or (not self.whole and table <= self.shown | Counter(self.content[: self.sent])):
             return None
