@@ -23,8 +23,8 @@ from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.formats.registry import chosen_format, format_of
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA
 from destination_s3_spark.schema.schema_event import arrow_from_event, from_event
-from destination_s3_spark.storage.configured import s3_settings
 from destination_s3_spark.storage import credentials
+from destination_s3_spark.storage.configured import s3_settings
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.factory import table_factory
