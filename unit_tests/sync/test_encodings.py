@@ -24,6 +24,7 @@ from destination_s3_spark.tables.updates.steps import Update
 from unit_tests.lake.lake import Lake
 from unit_tests.lake.messages import JsonObject, records, state, status, stream
 from unit_tests.lake.messages import catalog as catalog_of
+from unit_tests.sampling import chance, rounds
 
 CHAIN = "lake/airbyte_internal/_raw__stream_users/chain/"
 CLOCK = {"type": "string", "format": "time", "airbyte_type": "time_without_timezone"}
@@ -33,8 +34,6 @@ PLAIN = {"type": "object", "properties": {"id": {"type": "integer"}}}
 MILLIS, MICROS = pa.timestamp("ms", "UTC"), pa.timestamp("us", "UTC")
 EMITTED_AT = 1_767_323_045_678
 OTHER = {"extracted_at_encoding": "micros", "time_encoding": "local"}
-SEQUENCES = 25
-SEED = 3
 
 
 class Stored(NamedTuple):
@@ -285,12 +284,12 @@ def steps(chosen: random.Random, modes: Sequence[str]) -> Iterator[Step]:
         yield Step(chosen.choice(modes), generation, minimum, chosen.random() < 0.7, options)
 
 
-@pytest.mark.parametrize("number", range(SEQUENCES))
+@pytest.mark.parametrize("number", range(rounds(25, 100)))
 def test_readers_see_one_encoding_whatever_happens(lake: Lake, number: int) -> None:
     adopted = number % 3 == 0
     if adopted:
         adopt(lake, 10)
-    for at, step in enumerate(steps(random.Random(f"{SEED}:{number}"), ["append"] if adopted else ["append", "append_dedup"])):
+    for at, step in enumerate(steps(chance(f"encodings {number}"), ["append"] if adopted else ["append", "append_dedup"])):
         choose(lake, **step.options)
         if step.complete:
             lake.sync(catalog(step.mode, step.generation, step.minimum), messages([at]))

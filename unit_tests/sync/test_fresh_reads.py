@@ -28,6 +28,7 @@ from unit_tests.lake.lake import Lake
 from unit_tests.lake.memory_client import bucket_of
 from unit_tests.lake.messages import JsonObject, record, schema_of, state, status, stream
 from unit_tests.lake.messages import catalog as catalog_of
+from unit_tests.sampling import chance
 from unit_tests.sync.dedup_lake import fresh
 from unit_tests.sync.reference_changes import PLACEHOLDER
 
@@ -42,7 +43,6 @@ COLUMNS: dict[str, Any] = {
     "_ab_cdc_deleted_at": {"type": "string"},
 }
 WAIT = [{"stream": "users", "when_runs_mb": 1000}]
-SEED = 5
 KEYS = 400
 
 
@@ -362,7 +362,7 @@ def test_fresh_reads_equal_the_merged_table_after_each_commit(
     kind: Kind, make_lake: Callable[[Kind], Lake], make_bucket: Callable[[], S3Settings], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plan, "LEAST_TASK_BYTES", 2**13)  # several ranges
-    chance = random.Random(SEED)
+    random_rows = chance(kind.name)
     lake, elsewhere = make_lake(kind), make_bucket()
     moments: list[tuple[bool, int]] = []
 
@@ -377,14 +377,14 @@ def test_fresh_reads_equal_the_merged_table_after_each_commit(
         assert table.schema == expected.schema
         assert rows(table) == rows(expected.to_table())
         assert found.count_rows() == expected.count_rows() == len(table)
-        for columns, where in [] if "_airbyte_data" in table.column_names else chance.sample(READS, 4):
+        for columns, where in [] if "_airbyte_data" in table.column_names else random_rows.sample(READS, 4):
             assert rows(found.to_table(columns, where)) == rows(expected.to_table(columns=columns, filter=where))
 
     lake.states = Told(compare)
     for sync, count in enumerate((300, 5, 150, 20, 80), 1):
         of = catalog(kind, sync)
-        sent = [some_record(chance) for _ in range(count)]
-        lake.sync(of, messages(sent, 1_000 * sync - chance.choice([0, 1500])))
+        sent = [some_record(random_rows) for _ in range(count)]
+        lake.sync(of, messages(sent, 1_000 * sync - random_rows.choice([0, 1500])))
     assert not moments[0][0], "the first sync has been merged before a STATE went out"
     assert len(moments) >= 5, "each sync has at least one commit; how many it has is a matter of time"
     assert moments[-1] == (True, max(runs for _, runs in moments))
