@@ -7,6 +7,7 @@ cases against it and against real servers.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,7 +24,7 @@ CLIENT = MemoryClient()
 
 
 class _Handler(fs.FileSystemHandler):  # type: ignore[misc]
-    """What pyarrow asks of a file system that is only read."""
+    """What pyarrow asks of a file system. The connector only reads through it; other programs write, too."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Handler)
@@ -67,11 +68,28 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]
             raise FileNotFoundError(f"{path}: AWS Error NO_SUCH_KEY during GetObject") from error
         return body
 
+    def open_output_stream(self, path: str, _metadata: object) -> pa.NativeFile:
+        return pa.PythonFile(_Written(path), mode="w")
+
     def _refuse(self, *_: Any) -> Any:
-        raise NotImplementedError("the connector only reads through pyarrow")
+        raise NotImplementedError("nothing here asks for this")
 
     create_dir = delete_dir = delete_dir_contents = delete_root_dir_contents = delete_file = _refuse
-    move = copy_file = open_output_stream = open_append_stream = _refuse
+    move = copy_file = open_append_stream = _refuse
+
+
+class _Written(io.BytesIO):
+    """A file of another program, which becomes an object when it is closed."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self._path = path
+
+    def close(self) -> None:
+        if not self.closed:
+            name, _, key = self._path.partition("/")
+            CLIENT.put_object(Bucket=name, Key=key, Body=self.getvalue())
+        super().close()
 
 
 def arrow_filesystem() -> fs.FileSystem:

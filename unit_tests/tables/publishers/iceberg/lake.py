@@ -53,7 +53,7 @@ def properties(settings: S3Settings) -> dict[str, str]:
 
 
 def reader(folder: Path, settings: S3Settings) -> Catalog:
-    """The catalog as another program sees it. Of a bucket in memory it can only read."""
+    """The catalog as another program sees it."""
     return SqlCatalog("lake", uri=f"sqlite:///{folder}/catalog.db", **properties(settings))
 
 

@@ -76,8 +76,12 @@ def test_a_driver_gets_the_address_that_was_checked(host: str, address: str | No
     addresses = arguments.pop("hostaddr").split(",")
     assert address is None or addresses == [address]
     assert arguments == {
-        "host": ",".join([host.strip("[]")] * len(addresses)), "port": 5433, "user": "u", "password": "p@x",
-        "dbname": "db", "sslmode": "require",
+        "host": ",".join([host.strip("[]")] * len(addresses)),
+        "port": 5433,
+        "user": "u",
+        "password": "p@x",
+        "dbname": "db",
+        "sslmode": "require",
     }
 
 

@@ -62,6 +62,7 @@ def lake(make_table: Callable[..., Any], tmp_path: Path) -> Lake:
     return Lake(make_table(), tmp_path)
 
 
+@pytest.mark.usefixtures("served_settings")  # Polars has a client of its own
 def test_values_of_every_type_are_read_back(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
     lake.synced(1, EVERY_TYPE, FULL, EMPTY)
