@@ -18,10 +18,10 @@ DENIED = (Refusal(403, "AccessDenied"), Refusal(403, "AccessDenied", after=True)
 ProcessEnd = Fate | Refusal
 
 
-def ends(step: int) -> Iterator[tuple[int, ProcessEnd]]:
-    """Yield the four ends at the first call, those at the second, and so on: one in `step`, which is odd, or all at night."""
+def ends(step: int, nightly: int = 1) -> Iterator[tuple[int, ProcessEnd]]:
+    """Yield the four ends at the first call, those at the second, and so on: one in `step`, which is odd, or in `nightly`."""
     every = ((number, end) for number in count(1) for end in (*FATES, *DENIED))
-    return islice(every, 0, None, 1 if IS_NIGHTLY else step)
+    return islice(every, 0, None, nightly if IS_NIGHTLY else step)
 
 
 @contextmanager

@@ -162,7 +162,7 @@ def test_a_history_that_is_switched_off_stays_as_it_was_shown(lake: Lake) -> Non
 def test_a_sync_may_die_at_any_request_and_repair_shows_its_history(lake: Lake) -> None:
     life = Life(lake, random.Random(1))
     sync(lake, *life.new(9))
-    for call, end in ends(ENDS_APART):
+    for call, end in ends(ENDS_APART, nightly=9):
         changes = life.new(3)
         with ends_at(lake, call, end) as seen:
             sync(lake, *changes)

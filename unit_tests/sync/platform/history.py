@@ -104,10 +104,11 @@ class History:
         self._give_up(job)
 
     def _resume(self, job: Job) -> None:
+        anew = job.read_again()
         closed = {stream: chain.closed for stream, chain in self.lake.chains().items()}
         for stream, table in self._concerned(job):
             table.closed = closed.get(stream, False)
-            table.resume(position(self.connection.state.messages, stream, table.content) or 0)
+            table.resume(position(self.connection.state.messages, stream, table.content) or 0, anew=stream in anew)
 
     def _kind(self) -> tuple[JobKind, set[StreamName]]:
         everything = set(self.tables)

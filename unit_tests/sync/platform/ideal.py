@@ -74,7 +74,7 @@ class IdealTable:
     `base_must` and `base_may` are the rows of earlier reads of an appended table: those that have to be there, and those that may be.
     `whole`: the table has been the whole of something, which must not give way to less. `unsettled`: rows of a refresh that was given up
     are part of the table from the next sync on. `late`: what a destination that died had committed and not completed, which the next one
-    does. `closed`: the destination ended the session, and recognises nothing of it that comes again.
+    does. `closed`: the destination ended the session, and recognises nothing of it that comes again. `again`: what came so in this job.
     """
 
     feed: Feed
@@ -91,17 +91,22 @@ class IdealTable:
     content: Sequence[Row] = ()
     late: tuple[Rows, Rows] | None = None
     closed: bool = False
+    again: Rows = field(default_factory=Counter)
 
     def start_job(self, *, replaces: bool, from_start: bool, content: Sequence[Row]) -> None:
         """A job begins. `from_start`: its read does not go on where the last one ended."""
         if from_start:
             self._fold()
-        self.replaces, self.content = replaces, content
+        self.replaces, self.content, self.again = replaces, content, Counter()
         self.whole = self.whole or (replaces and not self.feed.is_full_refresh and bool(self.shown))
 
-    def resume(self, start: int) -> None:
-        """An attempt reads on from there. What it sends again is recognised, if the session is open and the states are the same again."""
+    def resume(self, start: int, *, anew: bool) -> None:
+        """An attempt reads on from there. What it sends again is recognised, if the session is open and the states are the same again.
+
+        `anew`: it reads from the start, and what was sent before is no part of it.
+        """
         if self.closed or not self.exact_replays:
+            self.again += Counter(() if anew else self.content[start : self.sent])
             self.base_may += Counter(self.content[start : self.sent])
 
     def take(self, part: Part, table: Rows) -> str | None:
@@ -126,7 +131,7 @@ class IdealTable:
             if self.feed.is_full_refresh:
                 self._fold()
             wanted = self.visible(self.content)
-            return None if table == wanted else f"is not what the job read: {differences(table, wanted, wanted)}"
+            return None if self._is_made_of(table, wanted) else f"is not what the job read: {differences(table, wanted, wanted)}"
         return self._addition(Part(self.sent, self.covered, complete=True, held_back=False, killed=False), table)
 
     def give_up(self) -> None:
@@ -146,13 +151,19 @@ class IdealTable:
         self.base_may += Counter(rows[: self.sent])
         self.sent = self.covered = 0
 
+    def _is_made_of(self, table: Rows, wanted: Rows) -> bool:
+        """Whether a table has these rows, and at most those beside them that came again and could not be recognised."""
+        return wanted <= table <= (wanted if self.deduplicated else wanted + self.again)
+
     def _replacement(self, part: Part, table: Rows) -> str | None:
         new = self.visible(self.content[: part.sent])
-        if part.complete and not part.held_back and (table == new or not part.killed):
+        if part.complete and not part.held_back and (self._is_made_of(table, new) or not part.killed):
             self.whole = bool(new)
-            if table == new and (table != self.shown or not part.killed):  # earlier rows are gone, even if the job fails for other streams
+            if self._is_made_of(table, new) and (
+                table != self.shown or not part.killed
+            ):  # earlier rows are gone, even if the job fails for other streams
                 self.base_must, self.base_may = Counter(), Counter()
-            return None if table == new else f"was not replaced: {differences(table, new, new)}"
+            return None if self._is_made_of(table, new) else f"was not replaced: {differences(table, new, new)}"
         if table == self.shown or (not self.whole and table <= self.shown | Counter(self.content[: self.sent])):
             return None
         if self.late is not None and (table == self.late[0] or self.shown <= table <= self.late[1]):
