@@ -126,7 +126,7 @@ class Kubernetes(Manager):
         """The pod that this program runs in, None if it runs in no pod of that namespace."""
         name = self.conf.get(DRIVER_POD) or self._environ.get("HOSTNAME") or socket.gethostname()
         pod = self.api.pod(name)
-        if pod is None or pod["metadata"]["name"] != name:  # Spark puts the name into a path
+        if pod is None:
             return None
         if DRIVER_POD in self.conf:
             return pod

@@ -102,17 +102,18 @@ class KubernetesApi:
         self._demand("POST", f"{self._path()}?dryRun=All", pod)
 
     def pod(self, name: str) -> Answer | None:
-        """Return a pod, or None if there is none that can be seen."""
+        """Return a pod, or None if there is none that can be seen, or if the server answers with something else."""
         if not is_kubernetes_name(name):
             return None
         try:
-            return self._request("GET", self._path_of(name))
+            answer = self._request("GET", self._path_of(name))
         except Refused:
             return None
+        return answer if _name_of(answer) == name else None
 
     def pods(self, selector: str) -> list[Answer]:
         found = self._demand("GET", f"{self._path()}?{urlencode({'labelSelector': selector})}")
-        return list(found.get("items") or ())
+        return [pod for pod in found.get("items") or () if _name_of(pod) is not None]
 
     def delete_pod(self, name: str) -> None:
         """Delete a pod, which may be gone already."""
@@ -202,3 +203,10 @@ def _message(body: bytes) -> str:
     except ValueError:
         return ""
     return str(answer.get("message", "")) if isinstance(answer, dict) else ""
+
+
+def _name_of(pod: Any) -> str | None:
+    """Return the name in an answer that should be a pod, or None if it has no name that a pod can have."""
+    metadata = pod.get("metadata") if isinstance(pod, dict) else None
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    return name if isinstance(name, str) and is_kubernetes_name(name) else None

@@ -158,15 +158,6 @@ def test_the_namespace_is_the_configurations_or_the_pods_or_the_tokens(tmp_path:
             namespace(conf={}, token=token_of(other))
 
 
-@each("name", ["..", "${env:AWS_SECRET_ACCESS_KEY}", "a/b"])
-def test_spark_is_told_no_name_that_is_none(tmp_path: Path, name: str) -> None:
-    pod = driver("127.0.0.1")
-    pod["metadata"]["name"] = name
-    api = Pods(own=pod)
-    api.pod = lambda _: pod  # type: ignore[method-assign, assignment]
-    assert DRIVER_POD not in on(tmp_path, api).properties()
-
-
 @each(
     ("conf", "environ", "said"),
     [

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import socket
+from http.server import BaseHTTPRequestHandler
+from typing import Any
 
 import pytest
 
 from destination_s3_spark.engine.kubernetes_api import KubernetesApi, Refused
 from destination_s3_spark.errors import ConfigError, SyncError, TransientError
 from unit_tests.cases import each
+from unit_tests.http_server import serving
 
 FORBIDDEN = 'pods is forbidden: User "system:serviceaccount:jobs:nobody" cannot create resource "pods"'
 RESTRICTED = 'pods "exec-1" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true'
@@ -57,3 +61,34 @@ def test_what_is_no_name_is_no_part_of_a_path(name: str) -> None:
     assert api.log(name) == ()
     with pytest.raises(ConfigError, match="names a pod as no pod can be named"):
         api.delete_pod(name)
+
+
+NO_PODS: list[Any] = [
+    *({"kind": "PodList", "items": []}, {}, {"metadata": None}, {"metadata": []}, {"metadata": {"name": 1}}),
+    *({"metadata": {"name": name}} for name in ("..", "${env:AWS_SECRET_ACCESS_KEY}", "a/b", "")),
+]
+
+
+def test_an_answer_that_is_something_else_is_no_pod() -> None:
+    answers: list[Any] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = json.dumps(answers[-1]).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with serving(Handler) as endpoint:
+        api = KubernetesApi(endpoint, "jobs", None, ())
+        for other in [*NO_PODS, {"metadata": {"name": "another"}}]:
+            answers.append(other)
+            assert api.pod("driver") is None, other
+        answers.append({"items": [*NO_PODS, "pod", {"metadata": {"name": "exec-1"}}]})
+        assert api.pods("spark-app-selector=spark-1") == [{"metadata": {"name": "exec-1"}}]
+        answers.append({"metadata": {"name": "driver"}})
+        assert api.pod("driver") == {"metadata": {"name": "driver"}}
