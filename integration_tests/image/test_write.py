@@ -13,7 +13,6 @@ import pytest
 from integration_tests.connector import Sync
 from integration_tests.image.container import ContainerProcess, ImageConnector, Limits
 from integration_tests.lake import ProcessLake
-from unit_tests.lake.contents import USERS
 from unit_tests.lake.messages import catalog, cursor_of
 from unit_tests.lake.shop import complete, record, state, stream, users
 
@@ -65,7 +64,7 @@ def test_a_sync_lands_its_tables_and_acknowledges_its_states(in_image: Make, mot
     outcome = connector.write(catalog(stream(), orders_stream), messages).expect_success()
 
     assert [cursor_of(answer) for answer in outcome.state_lines] == [1, 2]
-    assert moto_lake.ids(USERS) == list(range(ROWS))
+    assert moto_lake.ids(("shop", "users")) == list(range(ROWS))
     assert moto_lake.ids(("shop", "orders")) == list(range(10))
     moto_lake.verify_at_rest()
 
