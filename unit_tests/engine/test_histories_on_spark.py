@@ -13,6 +13,8 @@ from destination_s3_spark.storage.settings import S3Settings
 from unit_tests.lake.lake import Lake
 from unit_tests.sync.versioned_lake import HISTORY, Change, brief, check, history, moment, refresh, sync
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:

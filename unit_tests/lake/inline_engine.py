@@ -34,10 +34,11 @@ class InlineEngine:
         pass
 
     def run(self, function: Callable[[Any], Any], groups: Sequence[Sequence[Any]], progress: object = None) -> list[list[Any]]:
-        return [[_sent(function(_sent(task))) for task in tasks] for tasks in groups]
+        return _sent([[function(task) for task in tasks] for tasks in _sent(groups)])
 
 
 def _sent(value: Any) -> Any:
+    """Return a copy, as one that was sent. A whole job goes at once: its tasks have most of their schemas in common."""
     return pickle.loads(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
 
 

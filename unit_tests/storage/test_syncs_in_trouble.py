@@ -40,6 +40,7 @@ def troubled(lake: Lake, s3_proxy: Any) -> Lake:
     return Lake(replace(lake.settings, endpoint=s3_proxy.endpoint, credentials=keys, limits=IMPATIENT), lake.directory / "troubled")
 
 
+@pytest.mark.slow
 def test_appends_merges_and_refreshes_survive_what_a_store_does_to_them(
     lake: Lake, troubled: Lake, s3_proxy: Any, s3_error: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

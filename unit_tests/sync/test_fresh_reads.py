@@ -108,6 +108,8 @@ KINDS = (
     Kind("logged, soft", "Avro", tables=(("cdc_deletion_mode", "soft"),), logged=True),
     Kind("logged text", "JSONL", logged=True),
 )
+LIKE_OTHERS = {"soft", "logged", "numbers"}
+"""Kinds of which each part is one of another kind."""
 
 
 def catalog(
@@ -357,7 +359,9 @@ def test_memory_does_not_grow_with_the_rows(make_lake: Callable[[Kind], Lake], m
     assert users.count_rows() == len(numbers)
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, id=kind.name, marks=[pytest.mark.slow] if kind.name in LIKE_OTHERS else []) for kind in KINDS]
+)
 def test_fresh_reads_equal_the_merged_table_after_each_commit(
     kind: Kind, make_lake: Callable[[Kind], Lake], make_bucket: Callable[[], S3Settings], monkeypatch: pytest.MonkeyPatch
 ) -> None:
