@@ -150,7 +150,7 @@ def check_connection(config: Path, output: ProtocolWriter, *, forgets: bool) -> 
 
 
 def _options_of(path: Path, output: ProtocolWriter) -> dict[str, Any]:
-    """Read the configuration file. Mask its secrets and those of the environment in all further output. Raises ConfigError.
+    """Read the configuration file. Mask its secrets and the secrets of the environment in all further output. Raises ConfigError.
 
     `Config` validates the options.
     """

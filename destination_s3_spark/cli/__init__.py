@@ -21,7 +21,7 @@ from destination_s3_spark.wording import LINE_END, printable
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 128 + signal.SIGINT
 MASKS = SecretFilter()
-"""Secrets of the command that runs: those of the environment, and of the configuration once it is read."""
+"""Filter of the running command. It knows the secrets of the environment, and, once the configuration is read, its secrets too."""
 
 _PLAIN = {"␤": "|", "═": "=", "─": "-", "…": "~", "✓": "+", "✗": "x", "→": ">"}
 """Replacements for characters in reports that the terminal's character set lacks."""

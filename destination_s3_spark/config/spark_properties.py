@@ -55,7 +55,7 @@ ALLOWED: tuple[tuple[str, tuple[str, ...]], ...] = (
         "spark.dynamicAllocation.schedulerBacklogTimeout", "spark.dynamicAllocation.shuffleTracking.enabled",
         "spark.dynamicAllocation.shuffleTracking.timeout", "spark.dynamicAllocation.sustainedSchedulerBacklogTimeout",
     )),
-    ("Where the driver listens, and its address for executors, which nobody connects to from here: for clusters (CLUSTERS_ONLY)", (
+    ("Addresses at which the driver listens and executors reach it. The driver connects to none of them: for clusters (CLUSTERS_ONLY)", (
         "spark.blockManager.port", "spark.driver.bindAddress", "spark.driver.blockManager.port", "spark.driver.host",
         "spark.driver.port", "spark.port.maxRetries",
     )),

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable, Mapping
 
 OWN = {"LC_ALL": "C.UTF-8", "SPARK_CONNECT_MODE": "0"}
-"""Variables that the JVM gets from here. Like Python, Java reads names of files as UTF-8 in this locale only, and with another one it may
-wait for ever."""
+"""Variables that the JVM gets from here. Like Python, Java reads names of files as UTF-8 in this locale only. With
+another locale Java may never finish starting."""
 NEEDED = re.compile(
     r"PATH|HOME|TMPDIR|TZ|LANG|LANGUAGE|LC_\w+"
     r"|USER|LOGNAME|SPARK_USER"  # of users without an account too

@@ -51,7 +51,7 @@ _PREFIXES = 7
 class Pages:
     """The pages of a column in a row group: their bytes after decompression together, and how many values they have.
 
-    `repeated`: the bytes that each value may have without any of its own in a page: those of the longest text of a dictionary, or of a page
+    `repeated`: the most bytes of a value that a page only refers to: the length of the longest text of a dictionary, or of a page
     whose texts may begin like others.
     """
 

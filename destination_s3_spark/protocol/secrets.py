@@ -1,4 +1,4 @@
-"""Masking of secrets: those of a configuration, as marked in the specification, and those of the environment, by their names.
+"""Masking of secrets. The specification marks the secrets of a configuration; names of variables mark the secrets of the environment.
 
 The environment may hold secrets of the platform, which whoever writes the configuration must not learn.
 """
