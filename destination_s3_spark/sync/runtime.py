@@ -14,7 +14,6 @@ from destination_s3_spark.config.config import MIB, Config, Spark
 from destination_s3_spark.config.spark_conf import PYTHON, api_server, hosts, is_local
 from destination_s3_spark.engine.cluster import Cluster
 from destination_s3_spark.engine.engine import Engine, Groups
-from destination_s3_spark.engine.local_workers import LocalWorkers
 from destination_s3_spark.engine.machine import container_memory_bytes, jvm_heap_mb
 from destination_s3_spark.engine.manager import megabytes
 from destination_s3_spark.engine.session import SparkSettings, local_cores
@@ -27,6 +26,7 @@ from destination_s3_spark.sync.scratch import scratch_directory
 from destination_s3_spark.tables.updates.resources import LocalDisk, MergeTime, Resources, TaskResources
 
 if TYPE_CHECKING:
+    from destination_s3_spark.engine.local_workers import LocalWorkers
     from destination_s3_spark.storage.settings import S3Settings
 
 TASKS = "destination_s3_spark.tables.landing.land"
@@ -87,13 +87,19 @@ def runtime_of(config: Config, engine: Engine, scratch: Path) -> Runtime:
     merge_time = MergeTime(timedelta(minutes=config.tables.merge_limit_minutes))
     return Runtime(
         engine,
-        engine if local else LocalWorkers(TASKS, landing_cores(config)),
+        engine if local else _local_workers(config),
         scratch,
         bounds,
         landing_bytes(config),
         lambda s3: Resources(TaskResources(s3, task_bytes(config)), engine.cores, disk, merge_time),
         datetime.now(UTC),
     )
+
+
+def _local_workers(config: Config) -> LocalWorkers:
+    from destination_s3_spark.engine.local_workers import LocalWorkers  # noqa: PLC0415 (Spark in the connector must not pay for it)
+
+    return LocalWorkers(TASKS, landing_cores(config))
 
 
 def engine_of(config: Config, scratch: Path, start_limit_s: float = CLUSTER_START_LIMIT_S) -> Engine:
